@@ -1,0 +1,1 @@
+"""The command `plan-swarm`: parse, call `planner`, render. No logic of its own."""

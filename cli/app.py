@@ -1,0 +1,226 @@
+"""The command line of `plan-swarm`, and how each of its runs ends.
+
+Nothing heavy is imported here: ``--help`` and a shell's completion must not wait for OR-Tools.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from cli.asked import Asked, number, whole_number
+from cli.completion import complete_peer
+from cli.ending import ending
+from cli.exitcodes import ExitCode, epilog
+
+NAME = "plan-swarm"
+_read, _want, _search, _output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("What to read", "What is asked", "The search", "Output")
+)
+PEERS = "PEER: any unambiguous part of a peer id."
+
+app = typer.Typer(
+    name=NAME,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Movable(str, Enum):
+    """Which servers may move."""
+
+    ALL = "all"
+    AGENTS = "agents"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"{NAME} {version(NAME)}")
+        except PackageNotFoundError:
+            typer.echo(f"{NAME} (not installed)")
+        raise typer.Exit
+
+
+@app.command(epilog=epilog())
+def plan(
+    dump: Annotated[
+        str | None,
+        _read(metavar="FILE", help="A dump of the DHT, or a health monitor's JSON; - is standard input."),
+    ] = None,
+    prefix: Annotated[
+        str | None,
+        _read(metavar="PREFIX", help="The model's DHT prefix, where there are several."),
+    ] = None,
+    num_blocks: Annotated[
+        int | None,
+        _read(parser=whole_number, metavar="N", help="Blocks of the model, where the input does not say."),
+    ] = None,
+    span: Annotated[
+        list[str] | None,
+        _read(
+            metavar="PEER=START:END",
+            help=f"The blocks that a server really holds, where the reading is wrong or in doubt. {PEERS}",
+            autocompletion=complete_peer,
+        ),
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        _want(
+            metavar="PEER[=START:END]",
+            help="This server stays where it is, or takes these blocks.",
+            autocompletion=complete_peer,
+        ),
+    ] = None,
+    cordon: Annotated[
+        list[str] | None,
+        _want(metavar="PEER", help="This server stays where it is.", autocompletion=complete_peer),
+    ] = None,
+    drain: Annotated[
+        list[str] | None,
+        _want(metavar="PEER", help="This server gives up all its blocks.", autocompletion=complete_peer),
+    ] = None,
+    movable: Annotated[
+        Movable | None,
+        _want(help="Who may move: all servers, or those that have an agent. Default: agents, where there are any."),
+    ] = None,
+    max_moves: Annotated[
+        int | None,
+        _want(parser=whole_number, metavar="N", help="Move at most so many servers."),
+    ] = None,
+    max_loads: Annotated[
+        int | None,
+        _want(parser=whole_number, metavar="N", help="Load at most so many blocks."),
+    ] = None,
+    min_gain: Annotated[
+        str | None,
+        _want(metavar="RPS|%", help="Move only for so much gain: 50 is RPS, 2% a share."),
+    ] = None,
+    min_replicas: Annotated[
+        int | None,
+        _want(parser=whole_number, metavar="N", help="Wanted servers on each block."),
+    ] = None,
+    horizon: Annotated[
+        float | None,
+        _want(
+            parser=number,
+            metavar="SECONDS",
+            help="Time over which the throughput lost to loading is averaged. Default: 14400, 4 hours.",
+        ),
+    ] = None,
+    seconds_per_block: Annotated[
+        float | None,
+        _want(
+            parser=number,
+            metavar="SECONDS",
+            help="Time to load a block. Default: what a server's agent measured, else 28.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        _search(parser=number, metavar="SECONDS", help="Search at most so long. Default: 10."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        _search(parser=whole_number, metavar="N", help="Threads of the search. Default: the cores that it may use."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        _search(parser=whole_number, metavar="N", help="Seed of all that is random. Default: 0."),
+    ] = None,
+    explain: Annotated[
+        bool,
+        _search("--explain", metavar="", help="Say why each server stays or goes; searches once more for each."),
+    ] = False,
+    as_json: Annotated[bool, _output("--json", metavar="", help="Print the plan as one JSON document.")] = False,
+    out: Annotated[
+        Path | None,
+        _output(metavar="FILE", help="Write the JSON document to a file too."),
+    ] = None,
+    detailed_exitcode: Annotated[
+        bool,
+        _output("--detailed-exitcode", metavar="", help="Exit with 10 where there is something to do."),
+    ] = False,
+    ascii_only: Annotated[bool, _output("--ascii", metavar="", help="Print nothing but ASCII.")] = False,
+    quiet: Annotated[bool, _output("--quiet", metavar="", help="Show no progress.")] = False,
+    version: Annotated[
+        bool,
+        _output("--version", metavar="", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> Asked:
+    """Plan which server of a Petals swarm holds which blocks.
+
+    It shows the best placement, what that gains and costs, and how sure it is. It changes nothing.
+    """
+    if dump is None:
+        from planner.errors import PolicyInvalid
+
+        raise PolicyInvalid("there is nothing to read; name a dump with --dump FILE, or - for standard input")
+    given = {
+        "movable": movable.value if movable is not None else None,
+        "max_moves": max_moves,
+        "max_loads": max_loads,
+        "min_replicas": min_replicas,
+        "horizon": horizon,
+        "seconds_per_block": seconds_per_block,
+        "time_limit": time_limit,
+        "workers": workers,
+        "seed": seed,
+    }
+    return Asked(
+        dump=dump,
+        prefix=prefix,
+        num_blocks=num_blocks,
+        pins=pin or (),
+        spans=span or (),
+        cordons=cordon or (),
+        drains=drain or (),
+        min_gain=min_gain,
+        policy={name: value for name, value in given.items() if value is not None},
+        out=out,
+        json=as_json,
+        explain=explain,
+        detailed_exitcode=detailed_exitcode,
+        ascii=ascii_only,
+        quiet=quiet,
+    )
+
+
+def main() -> NoReturn:
+    """Run the command line of this process, and end it."""
+    sys.exit(int(ending(lambda: command(sys.argv[1:]))))
+
+
+def command(arguments: Sequence[str]) -> ExitCode:
+    """Do what the arguments ask; errors are raised."""
+    asked = _parse(arguments)
+    if isinstance(asked, ExitCode):
+        return asked
+    from cli.run import run
+
+    return run(asked)
+
+
+def _parse(arguments: Sequence[str]) -> Asked | ExitCode:
+    """What is asked; an exit code where the parser has answered by itself, as it does for ``--help``."""
+    parser = typer.main.get_command(app)
+    try:
+        # Not standalone, because the parser would frame its errors and exit by itself.
+        asked = parser.main(list(arguments), prog_name=NAME, standalone_mode=False)
+    except SystemExit as leaving:
+        completing = f"_{NAME.replace('-', '_').upper()}_COMPLETE" in os.environ
+        # The one other reason for which the parser leaves with 1 is that nobody reads its help.
+        if leaving.code == 1 and not completing:
+            raise BrokenPipeError from leaving
+        asked = leaving.code
+    return asked if isinstance(asked, Asked) else ExitCode(int(asked or 0))

@@ -1,0 +1,121 @@
+"""What was asked on the command line, and how it becomes a `Policy`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from planner.policy import MinGain, Policy
+    from solver.problem import Span
+
+_SPAN = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
+_GAIN = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)\s*(%|rps)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The command line, parsed but not yet understood.
+
+    `policy` holds the fields of a `Policy` that were given as numbers or words; what needs more reading is in
+    fields of its own.
+    """
+
+    dump: str
+    prefix: str | None = None
+    num_blocks: int | None = None
+    pins: Sequence[str] = ()
+    spans: Sequence[str] = ()
+    cordons: Sequence[str] = ()
+    drains: Sequence[str] = ()
+    min_gain: str | None = None
+    policy: dict[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+    json: bool = False
+    explain: bool = False
+    detailed_exitcode: bool = False
+    ascii: bool = False
+    quiet: bool = False
+
+
+def whole_number(text: str) -> int:
+    """Read an integer from the command line."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def number(text: str) -> float:
+    """Read a number from the command line."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
+def policy_of(asked: Asked) -> Policy:
+    """The policy that was asked for.
+
+    Raises
+    ------
+    PolicyInvalid
+        If a value cannot be read or is out of its range.
+    """
+    from planner.errors import InputInvalid, PolicyInvalid
+    from planner.policy import Policy
+    from planner.state import check_num_blocks
+
+    if asked.num_blocks is not None:
+        try:
+            check_num_blocks(asked.num_blocks)
+        except InputInvalid as error:
+            raise PolicyInvalid(f"--{str(error).replace('_', '-', 1)}") from None
+    fields = dict(asked.policy)
+    fields["pins"] = tuple(peer_and_span("--pin", text) for text in asked.pins)
+    spans = []
+    for text in asked.spans:
+        peer, span = peer_and_span("--span", text)
+        if span is None:
+            raise PolicyInvalid(f"--span {text} says no blocks; write PEER=START:END, such as {peer}=0:10")
+        spans.append((peer, span))
+    fields["spans"] = tuple(spans)
+    fields["cordons"], fields["drains"] = tuple(asked.cordons), tuple(asked.drains)
+    if asked.min_gain is not None:
+        fields["min_gain"] = min_gain(asked.min_gain)
+    return Policy(**fields)
+
+
+def peer_and_span(option: str, text: str) -> tuple[str, Span | None]:
+    """Read ``PEER`` or ``PEER=START:END``."""
+    from planner.errors import PolicyInvalid
+    from solver.problem import Span
+
+    peer, separator, blocks = text.rpartition("=")
+    if not separator:
+        peer, blocks = text, ""
+    if not peer:
+        raise PolicyInvalid(f"{option} {text!r} names no server; write PEER=START:END with a part of its peer id")
+    if not separator:
+        return peer, None
+    found = _SPAN.fullmatch(blocks)
+    if found is None:
+        raise PolicyInvalid(f"{option} {text}: {blocks!r} is not a span; write START:END, such as 0:10")
+    return peer, Span(int(found[1]), int(found[2]))
+
+
+def min_gain(text: str) -> MinGain:
+    """Read ``50`` or ``50rps`` (RPS), or ``2%`` (a share of the objective of staying)."""
+    from planner.errors import PolicyInvalid
+    from planner.policy import MinGain
+
+    found = _GAIN.fullmatch(text.strip())
+    if found is None:
+        raise PolicyInvalid(f"--min-gain {text!r} is not a gain; write RPS, such as 50, or a share, such as 2%")
+    gain = float(found[1])
+    return MinGain(share=gain / 100) if found[2] == "%" else MinGain(rps=gain)

@@ -1,0 +1,58 @@
+"""Every error as one line that says what, where and how to mend it, in the words of the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+
+OPTIONS = {"pins": "--pin", "cordons": "--cordon", "drains": "--drain", "spans": "--span"}
+"""Fields of a `Policy` whose options are not called as they are."""
+TRACEBACK = "PLAN_SWARM_TRACEBACK"
+
+
+def complain(message: str) -> None:
+    """Say it on standard error, in one line that no text in it can break out of."""
+    from planner.text import escape
+
+    # The library's messages end where the sentence ends or in a full stop; ours never do.
+    sys.stderr.write(f"plan-swarm: {escape(' '.join(message.split()), limit=4000).removesuffix('.')}\n")
+
+
+def in_options(message: str) -> str:
+    """A message about a field of a `Policy`, with the option's name in its place."""
+    from dataclasses import fields
+
+    from planner.policy import Policy
+
+    names = "|".join(sorted((field.name for field in fields(Policy)), key=len, reverse=True))
+    return re.sub(rf"^(?:{names})\b", lambda found: option_of(found[0]), message)
+
+
+def option_of(name: str) -> str:
+    """The option that sets a field of a `Policy`."""
+    return OPTIONS.get(name, "--" + name.replace("_", "-"))
+
+
+def usage(error: Exception) -> str:
+    """What the parser of the command line found wrong, in one line with a way out."""
+    option = getattr(error, "option_name", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if message.startswith("No such option"):
+        alike = sorted(getattr(error, "possibilities", None) or ())
+        way_out = f"did you mean {' or '.join(alike)}?" if alike else "plan-swarm --help lists them"
+        return f"there is no option {option}; {way_out}"
+    message = message.strip().removesuffix(".")
+    message = message.replace("Value error, ", "").replace("argument(s)", "argument")
+    # The parser quotes options as it quotes values; only values need it.
+    message = re.sub(r"'(--?[a-z-]+)'", r"\1", message)
+    return f"{message[:1].lower()}{message[1:]}; see plan-swarm --help"
+
+
+def unexpected(error: BaseException) -> None:
+    """Say that something went wrong that should not have, and how to learn more."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    complain(f"unexpected error, a bug in plan-swarm: {what[:500]}; run again with {TRACEBACK}=1 to see where")

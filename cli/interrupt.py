@@ -1,0 +1,73 @@
+"""Ctrl-C and termination: the first Ctrl-C stops a search, the second ends, and no file is left half-written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+from cli.exitcodes import ExitCode
+
+STOPPING = "stopping: the best plan so far follows; Ctrl-C again to give up\n"
+
+
+@contextmanager
+def search_stopper() -> Iterator[threading.Event]:
+    """While it lasts, the first Ctrl-C sets the event that it gives, and the second ends the process at once."""
+    stop = threading.Event()
+
+    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            leave_interrupted()
+        stop.set()
+        _say(STOPPING)
+
+    with _handling({signal.SIGINT: on_interrupt}):
+        yield stop
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """While it lasts, signals that would end the process wait, so that what is being written is written whole."""
+    waiting: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        waiting.append(number)
+
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_signal)):
+        yield
+    for number in waiting[:1]:
+        signal.raise_signal(number)
+
+
+def leave_interrupted() -> NoReturn:
+    """End the process now: a search in another thread, or a pool of CP-SAT's, would keep it for a while."""
+    _say("\n" if sys.stderr.isatty() else "")
+    os._exit(ExitCode.INTERRUPTED)
+
+
+def _say(text: str) -> None:
+    # Not through sys.stderr: a handler may run in the middle of a write to it, and that must not be re-entered.
+    erase = "\r\x1b[K" if text.strip() and sys.stderr.isatty() else ""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), (erase + text).encode("ascii"))
+
+
+@contextmanager
+def _handling(handlers: dict[signal.Signals, object]) -> Iterator[None]:
+    """Set the handlers, and set back what was there; an ignored signal (``nohup``) stays ignored."""
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                previous[number] = signal.signal(number, handler)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,90 @@
+"""Where a plan goes: standard output, and a file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.ending import abandon_stdout
+from cli.interrupt import shielded
+from planner.canonical import write_whole
+from planner.errors import OutputUnwritable, PolicyInvalid
+from planner.text import escape
+
+if TYPE_CHECKING:
+    from planner.plan import Plan
+
+
+def check_output(path: Path, dump: str) -> None:
+    """See before the search whether `path` can be written, so that nobody waits to learn that it cannot.
+
+    Raises
+    ------
+    OutputUnwritable
+        If it cannot be.
+    PolicyInvalid
+        If it is the very dump that is read.
+    """
+    shown, folder = escape(str(path)), path.parent
+    if str(path) == "-":
+        raise PolicyInvalid("--out needs the name of a file; --json writes to standard output")
+    if path.is_dir():
+        raise OutputUnwritable(f"cannot write {shown}: it is a directory; name a file with --out")
+    if path.exists() and not path.is_file():
+        raise OutputUnwritable(f"cannot write {shown}: it is not a plain file; --json writes to standard output")
+    if not folder.is_dir():
+        raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; name another with --out")
+    if dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
+        raise PolicyInvalid(f"--out {shown} would overwrite the dump that is read; name another file")
+
+
+def json_text(plan: Plan) -> str:
+    """The plan's JSON document."""
+    return json.dumps(plan.to_json(), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def write_file(path: Path, plan: Plan) -> None:
+    """Write the plan's JSON document to `path`, whole or not at all, whatever signal comes meanwhile."""
+    text = json_text(plan)
+    with shielded():
+        write_whole(path, text)
+
+
+def view_text(plan: Plan, ascii_only: bool) -> str:
+    """The view of the plan, as standard output can show it."""
+    from rich.console import Console
+
+    from cli.look import look_of
+    from cli.view import to_text, view
+
+    # Unlike rich, look at no stream but the one that is written to: 80 columns where it is a pipe or a file.
+    look = look_of(sys.stdout, shutil.get_terminal_size((80, 24)).columns, ascii_only)
+    console = Console(file=sys.stdout, width=look.width)
+    colour = sys.stdout.isatty() and not console.no_color and console.color_system is not None
+    return to_text(view(plan, look), console, colour)
+
+
+def write_stdout(text: str) -> None:
+    """Write to standard output, and see to it that it has arrived.
+
+    Raises
+    ------
+    BrokenPipeError
+        If its reader has gone.
+    OutputUnwritable
+        If it cannot be written otherwise.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon_stdout()
+        raise OutputUnwritable(f"cannot write standard output: {error.strerror or error}; free some room") from error

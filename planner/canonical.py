@@ -1,0 +1,49 @@
+"""One form for equal JSON values, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from planner.errors import OutputUnwritable
+
+
+def canonical_json(value: Any) -> str:
+    """`value` as JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a reader sees the old file or the new one, never a part.
+
+    Raises
+    ------
+    OutputUnwritable
+        If the folder is missing or not writable, or `path` is a directory.
+    """
+    if path.is_dir():
+        raise OutputUnwritable(f"cannot write {path}: it is a directory; name a file")
+    if not path.parent.is_dir():
+        raise OutputUnwritable(f"cannot write {path}: its folder {path.parent} does not exist; make it first")
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise OutputUnwritable(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

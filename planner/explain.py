@@ -1,0 +1,129 @@
+"""Why each server stays or goes: the best plan in which it does the opposite."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from planner.baseline import petals_verdict
+from planner.formulate import Formulation
+from planner.plan import Explanation, Plan, PlannedServer
+from planner.state import Server
+from solver.problem import Limits, Placement, Problem, Progress, Status
+from solver.stages import Infeasible, solve
+from solver.validator import Evaluation, evaluate
+
+LEAST_SECONDS = 0.2
+"""A search is given at least so long, also where many servers share the time limit."""
+
+
+def explain_plan(
+    formulation: Formulation,
+    plan: Plan,
+    workers: int,
+    progress: Callable[[Progress], None] | None,
+    stop: threading.Event,
+) -> tuple[Explanation, ...]:
+    """Explain every server of `plan`, in `policy.time_limit` seconds together where possible.
+
+    The search is run again for each server that the solver places: a server that moves is forbidden to, one
+    that stays is forced to, and all others follow.
+    """
+    targets = {server.peer_id: server.target for server in plan.servers}
+    placement = tuple(targets[peer_id] for peer_id in formulation.placed)
+    chosen: Placement = tuple(span for span in placement if span is not None)
+    worth = evaluate(formulation.problem, chosen)
+    deadline = time.monotonic() + formulation.policy.time_limit
+    explanations = []
+    for number, (server, planned) in enumerate(zip(formulation.state.servers, plan.servers, strict=True)):
+        left = (deadline - time.monotonic()) / (len(plan.servers) - number)
+        limits = Limits(max(left, LEAST_SECONDS), workers, formulation.policy.seed)
+        petals = _petals_words(formulation, server)
+        if planned.peer_id not in formulation.placed or stop.is_set():
+            reason = planned.why_not or ("drained" if planned.target is None else "the search was interrupted")
+            explanations.append(Explanation(server.peer_id, None, None, None, None, False, petals, reason))
+            continue
+        index = formulation.placed.index(planned.peer_id)
+        opposite = _opposite(formulation.problem, index, planned)
+        if opposite is None:
+            reason = _why_no_choice(formulation.problem, index)
+            explanations.append(Explanation(server.peer_id, None, None, None, None, True, petals, reason))
+            continue
+        explanations.append(_compare(opposite, index, planned, chosen, worth, limits, petals, progress, stop))
+    return tuple(explanations)
+
+
+def _opposite(problem: Problem, index: int, planned: PlannedServer) -> Problem | None:
+    """The problem in which the server does not do what the plan says; None if it has no choice."""
+    server = problem.servers[index]
+    if server.only is not None or server.current is None:
+        return None
+    if planned.moves:
+        return problem.replace_server(index, only=server.current)
+    if problem.candidates(server)[0].size == 1:
+        return None
+    return problem.replace_server(index, may_stay=False)
+
+
+def _why_no_choice(problem: Problem, index: int) -> str:
+    server = problem.servers[index]
+    if server.only is not None:
+        return "pinned there"
+    return "a newcomer has to be placed" if server.current is None else "it holds the whole model"
+
+
+def _compare(
+    opposite: Problem,
+    index: int,
+    planned: PlannedServer,
+    chosen: Placement,
+    worth: Evaluation,
+    limits: Limits,
+    petals: str | None,
+    progress: Callable[[Progress], None] | None,
+    stop: threading.Event,
+) -> Explanation:
+    forced = "to stay" if planned.moves else "to move"
+    try:
+        solution = solve(opposite, limits, hints=(chosen,), progress=progress, stop=stop)
+    except Infeasible:
+        reason = f"the limits on moves and loads leave no plan that forces it {forced}"
+        return Explanation(planned.peer_id, None, None, None, None, True, petals, reason)
+    other = evaluate(opposite, solution.placement)
+    proven = solution.status is Status.OPTIMAL
+    change = other.objective - worth.objective
+    return Explanation(
+        peer_id=planned.peer_id,
+        alternative=solution.placement[index],
+        objective_change=change,
+        min_throughput_change=other.min_throughput - worth.min_throughput,
+        blocks_loaded_change=other.loads - worth.loads,
+        proven=proven,
+        petals_rule=petals,
+        reason=_sentence(other, worth, forced, proven=proven),
+    )
+
+
+def _sentence(other: Evaluation, worth: Evaluation, forced: str, *, proven: bool) -> str:
+    hedge = "" if proven else "as far as found in time, "
+    if other.holes > worth.holes:
+        return f"{hedge}forced {forced}, {other.holes - worth.holes} more blocks would be holes"
+    if other.missing_replicas > worth.missing_replicas:
+        return (
+            f"{hedge}forced {forced}, {other.missing_replicas - worth.missing_replicas} more replicas would be missing"
+        )
+    change = other.objective - worth.objective
+    if change < 0:
+        return f"{hedge}forced {forced}, the objective would fall by {-change:.4g} RPS"
+    if change == 0:
+        return f"{hedge}forced {forced}, the objective would be the same, with {other.loads} blocks loaded"
+    return f"forced {forced}, the objective would rise by {change:.4g} RPS: the plan is not the best one yet"
+
+
+def _petals_words(formulation: Formulation, server: Server) -> str | None:
+    if server.span is None:
+        return None
+    verdict = petals_verdict(formulation.state, server.peer_id, formulation.policy.seed)
+    quality = "" if verdict.balance_quality is None else f", balance quality {verdict.balance_quality:.1%}"
+    return f"restart at block {verdict.best_start}{quality}" if verdict.restart else f"stay{quality}"

@@ -1,0 +1,134 @@
+"""From a swarm's state and a policy to the solver's numbers, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from planner.costs import load_seconds
+from planner.policy import Policy
+from planner.selection import Role, assign_roles
+from planner.state import Server, SwarmState
+from solver.problem import Placement, Problem, Span
+from solver.problem import Server as SolverServer
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """The placement problem of a state under a policy.
+
+    Parameters
+    ----------
+    problem
+        The numbers; its servers are those named in `placed`, in that order.
+    placed
+        Peer ids of the servers that the solver places, ascending.
+    roles
+        What may be done with each server, by peer id.
+    warnings
+        What the operator should know about the demands.
+    """
+
+    state: SwarmState
+    policy: Policy
+    problem: Problem
+    placed: tuple[str, ...]
+    roles: Mapping[str, Role]
+    warnings: tuple[str, ...]
+
+    def targets(self, placement: Placement) -> dict[str, Span | None]:
+        """The target span of every server of the state, by peer id; None for an empty one."""
+        found: dict[str, Span | None] = dict(zip(self.placed, placement, strict=True))
+        for server in self.state.servers:
+            role = self.roles[server.peer_id]
+            found.setdefault(server.peer_id, None if role.drained else server.span)
+        return found
+
+    def staying(self) -> Problem:
+        """The same problem where only newcomers are placed: whoever holds a span, and is not pinned, keeps it."""
+        servers = [
+            replace(server, only=server.current, throughput={**server.throughput})
+            if server.current is not None and server.only is None
+            else server
+            for server in self.problem.servers
+        ]
+        return replace(self.problem, servers=tuple(servers))
+
+
+def formulate(state: SwarmState, policy: Policy) -> Formulation:
+    """Pose the placement problem. `policy` has whole peer ids, and its spans are in `state` already.
+
+    Raises
+    ------
+    InfeasibleDemands
+        If the demands contradict each other.
+    """
+    roles = assign_roles(state, policy)
+    constants = [s for s in state.servers if roles[s.peer_id].why_not is not None and s.span is not None]
+    placed = [s for s in state.servers if roles[s.peer_id].why_not is None and not roles[s.peer_id].drained]
+    servers = tuple(_solver_server(state, policy, server, roles[server.peer_id]) for server in placed)
+    throughput: list[list[float]] = [[] for _ in range(state.num_blocks)]
+    for server in constants:
+        for block in server.held:
+            throughput[block].append(server.throughput)
+    drained = sum(role.drained for role in roles.values())
+    max_moves, move_warnings = _limit("--max-moves", policy.max_moves, _forced_moves(servers), drained, "moves")
+    max_loads, load_warnings = _limit("--max-loads", policy.max_loads, _forced_loads(servers), 0, "blocks")
+    problem = Problem(
+        num_blocks=state.num_blocks,
+        servers=servers,
+        base_throughput=tuple(math.fsum(block) for block in throughput),
+        base_replicas=tuple(len(block) for block in throughput),
+        horizon=policy.horizon,
+        min_replicas=policy.min_replicas,
+        max_moves=max_moves,
+        max_loads=max_loads,
+    )
+    warnings = (*_about_movability(state, policy, roles), *move_warnings, *load_warnings)
+    return Formulation(state, policy, problem, tuple(server.peer_id for server in placed), roles, warnings)
+
+
+def _solver_server(state: SwarmState, policy: Policy, server: Server, role: Role) -> SolverServer:
+    seconds = load_seconds(server, policy, state.num_blocks)
+    if role.only is not None:
+        length = role.only.length
+        return SolverServer(
+            server.span, {length: server.throughput_at(length)}, seconds, only=role.only, may_stay=False
+        )
+    length = server.span.length if server.span is not None else server.capacity(state.num_blocks)
+    return SolverServer(server.span, {length: server.throughput_at(length)}, seconds)
+
+
+def _forced_moves(servers: tuple[SolverServer, ...]) -> int:
+    return sum(server.current is None or server.only is not None for server in servers)
+
+
+def _forced_loads(servers: tuple[SolverServer, ...]) -> int:
+    total = 0
+    for server in servers:
+        if server.only is not None:
+            total += server.only.length - (server.only.overlap(server.current) if server.current is not None else 0)
+        elif server.current is None:
+            total += min(server.throughput)
+    return total
+
+
+def _limit(option: str, limit: int | None, forced: int, drained: int, unit: str) -> tuple[int | None, tuple[str, ...]]:
+    """The limit that is left for the solver; newcomers, pins and drains come first and always pass."""
+    if limit is None:
+        return None, ()
+    if limit >= forced + drained:
+        return limit - drained, ()
+    return forced, (
+        f"{option} {limit} is less than the {forced + drained} {unit} that newcomers, pins and drains need",
+    )
+
+
+def _about_movability(state: SwarmState, policy: Policy, roles: Mapping[str, Role]) -> list[str]:
+    if not any(server.agent is not None for server in state.servers):
+        return ["no server runs an agent: this plan is advice, servers will not follow it by themselves"]
+    without = sum(server.agent is None for server in state.servers)
+    if policy.movable == "all" and without:
+        return [f"{without} of {len(state.servers)} servers run no agent: their moves are advice"]
+    return []

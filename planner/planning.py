@@ -1,0 +1,304 @@
+"""From a swarm's state and a policy to a plan."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from planner.baseline import petals_baseline
+from planner.errors import InfeasibleDemands
+from planner.explain import explain_plan
+from planner.formulate import Formulation, formulate
+from planner.plan import (
+    Baseline,
+    Coverage,
+    Objective,
+    Plan,
+    PlannedServer,
+    PlanStatus,
+    Search,
+    Staying,
+    Wave,
+)
+from planner.policy import Policy
+from planner.selection import Role, resolve_policy
+from planner.state import Server, SwarmState
+from solver.problem import Limits, Progress, Solution, Span, Status
+from solver.stages import TIE_BREAKS, solve
+from solver.validator import Evaluation, evaluate
+
+STAYING_SHARE = 0.2
+"""Share of the time limit in which newcomers are placed for comparison while nobody else moves."""
+
+
+def make_plan(
+    state: SwarmState,
+    policy: Policy = Policy(),  # noqa: B008  # frozen
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+    now: float | None = None,
+    explain: bool = False,
+) -> Plan:
+    """Find the best placement of a swarm, and what it takes to get there.
+
+    Parameters
+    ----------
+    state
+        The swarm as it is.
+    policy
+        What is wanted; peers in it may be unambiguous parts of peer ids.
+    progress
+        Called about ten times a second while the search runs, from this thread.
+    stop
+        Once set, the search ends soon and the best plan so far is returned.
+    now
+        Unix time at which the plan is made; the clock's by default.
+    explain
+        Also say why each server stays or goes, which takes up to `policy.time_limit` once more.
+
+    Returns
+    -------
+    Plan
+        Of status ``infeasible`` where the demands contradict each other; its first warning says how.
+
+    Raises
+    ------
+    PolicyInvalid
+        If the policy names a peer that is unknown or ambiguous.
+    """
+    began = time.monotonic()
+    created_at = time.time() if now is None else now
+    stop = stop if stop is not None else threading.Event()
+    workers = policy.workers if policy.workers is not None else available_cores()
+    try:
+        policy = resolve_policy(state, policy)
+        state = state.with_spans(dict(policy.spans))
+        formulation = formulate(state, policy)
+    except InfeasibleDemands as error:
+        return _infeasible(state, policy, workers, str(error), created_at)
+    baseline = petals_baseline(state, policy)
+    staying = _solve_staying(formulation, workers, stop)
+    left = policy.time_limit - (time.monotonic() - began)
+    limits = Limits(max(left, 0.0), workers, policy.seed)
+    solution = solve(formulation.problem, limits, hints=(staying.placement,), progress=progress, stop=stop)
+    plan = _assemble(formulation, solution, staying, baseline, workers, created_at, time.monotonic() - began)
+    if explain:
+        plan = replace(plan, explanations=explain_plan(formulation, plan, workers, progress, stop))
+    return plan
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _solve_staying(formulation: Formulation, workers: int, stop: threading.Event) -> Solution:
+    """The best placement that moves nobody but newcomers, and whom the operator pins elsewhere."""
+    policy = formulation.policy
+    limits = Limits(policy.time_limit * STAYING_SHARE, workers, policy.seed)
+    return solve(formulation.staying(), limits, stop=stop)
+
+
+# Assembly ------------------------------------------------------------------------------------------------
+
+
+def _assemble(
+    formulation: Formulation,
+    found: Solution,
+    staying: Solution,
+    baseline: Baseline,
+    workers: int,
+    created_at: float,
+    seconds: float,
+) -> Plan:
+    state, policy, problem = formulation.state, formulation.policy, formulation.problem
+    stay, worth = evaluate(problem, staying.placement), evaluate(problem, found.placement)
+    least = policy.min_gain.against(stay.objective)
+    improves = (worth.holes, worth.missing_replicas) < (stay.holes, stay.missing_replicas)
+    if not improves and worth.objective - stay.objective < least:
+        placement, worth = staying.placement, stay
+    else:
+        placement = found.placement
+    targets = formulation.targets(placement)
+    servers = tuple(
+        _planned(formulation, server, formulation.roles[server.peer_id], targets[server.peer_id])
+        for server in state.servers
+    )
+    moves = [server for server in servers if server.moves]
+    objective = Objective(
+        worth.objective, worth.min_throughput, worth.reload_penalty, max(found.bound, worth.objective)
+    )
+    before, after, waves = _before(state), _after(state, targets, servers), _one_wave(state, moves)
+    return Plan(
+        prefix=state.prefix,
+        num_blocks=state.num_blocks,
+        created_at=created_at,
+        status=_status(found, objective, stay, moves_anything=bool(moves), improves=improves, least_gain=least),
+        state_fingerprint=state.fingerprint(),
+        before=before,
+        after=after,
+        staying=Staying(stay.objective, stay.min_throughput, stay.holes),
+        objective=objective,
+        servers=servers,
+        waves=waves,
+        baseline=baseline,
+        warnings=(*state.warnings, *formulation.warnings, *_about_search(found), *_about_waves(before, after, waves)),
+        search=Search(
+            seconds=seconds,
+            workers=workers,
+            seed=policy.seed,
+            policy=policy,
+            stages=found.stages,
+            scale=found.scale,
+            rounding_slack=found.rounding_slack,
+            interrupted=found.interrupted,
+        ),
+    )
+
+
+def _status(
+    found: Solution, objective: Objective, stay: Evaluation, *, moves_anything: bool, improves: bool, least_gain: float
+) -> PlanStatus:
+    best = found.status is Status.OPTIMAL and objective.bound - objective.value <= 2 * found.rounding_slack
+    if moves_anything:
+        return "optimal" if best else "feasible"
+    # That there is nothing to do is a claim about all placements, so it needs a proof as well.
+    not_worth_it = not improves and found.bound - stay.objective < least_gain
+    return "nothing_to_do" if found.status is Status.OPTIMAL or not_worth_it else "feasible"
+
+
+def _planned(formulation: Formulation, server: Server, role: Role, target: Span | None) -> PlannedServer:
+    now = set(range(*server.span)) if server.span is not None else set()
+    then = set(range(*target)) if target is not None else set()
+    loaded = tuple(sorted(then - now))
+    moves = target != server.span
+    seconds = 0.0
+    if moves and server.peer_id in formulation.placed:
+        costs = formulation.problem.servers[formulation.placed.index(server.peer_id)].load_seconds
+        seconds = math.fsum(costs[block] for block in loaded)
+    return PlannedServer(
+        peer_id=server.peer_id,
+        public_name=server.public_name,
+        movable=role.why_not is None,
+        why_not=role.why_not,
+        state=server.state.value,
+        throughput=server.throughput if target is None else server.throughput_at(target.length),
+        current=server.span,
+        target=target,
+        loaded=loaded,
+        dropped=tuple(sorted(now - then)),
+        kept=len(now & then),
+        reload_seconds=seconds,
+        wave=0 if moves else None,
+    )
+
+
+def _before(state: SwarmState) -> Coverage:
+    return _coverage(state.num_blocks, [(server.serving, server.throughput) for server in state.servers])
+
+
+def _after(state: SwarmState, targets: Mapping[str, Span | None], servers: tuple[PlannedServer, ...]) -> Coverage:
+    holders = []
+    for server, planned in zip(state.servers, servers, strict=True):
+        target = targets[server.peer_id]
+        blocks = server.held if target == server.span else frozenset(range(*target)) if target is not None else ()
+        holders.append((frozenset(blocks), planned.throughput))
+    return _coverage(state.num_blocks, holders)
+
+
+def _coverage(num_blocks: int, holders: list[tuple[frozenset[int], float]]) -> Coverage:
+    """Throughput per block; holes are blocks without a holder, not blocks without throughput."""
+    terms: list[list[float]] = [[] for _ in range(num_blocks)]
+    for blocks, rps in holders:
+        for block in blocks:
+            terms[block].append(rps)
+    throughput = tuple(math.fsum(block) for block in terms)
+    covered = [block for block in range(num_blocks) if terms[block]]
+    bottleneck = min((throughput[block] for block in covered), default=0.0)
+    weakest = tuple(block for block in covered if math.isclose(throughput[block], bottleneck, rel_tol=1e-9))
+    return Coverage(bottleneck, num_blocks - len(covered), weakest, throughput)
+
+
+def _one_wave(state: SwarmState, moves: list[PlannedServer]) -> tuple[Wave, ...]:
+    """All moves at once: what they keep serves throughout, what they drop or load doesn't."""
+    if not moves:
+        return ()
+    moving = {server.peer_id: server for server in moves}
+    holders = []
+    for server in state.servers:
+        blocks = server.serving
+        if server.peer_id in moving:
+            blocks -= set(moving[server.peer_id].dropped)
+        holders.append((blocks, server.throughput))
+    during = _coverage(state.num_blocks, holders)
+    return (
+        Wave(
+            moves=tuple(server.peer_id for server in moves),
+            min_throughput_during=min(during.throughput),
+            seconds=max(server.reload_seconds for server in moves),
+        ),
+    )
+
+
+def _about_search(found: Solution) -> list[str]:
+    if found.interrupted:
+        return ["the search was interrupted: this is the best plan up to then"]
+    cut = [stage.name for stage in found.stages if stage.name in TIE_BREAKS and not stage.proven]
+    if found.status is Status.OPTIMAL and cut:
+        return ["the time limit cut the choice among equally good placements short: another run may choose another"]
+    return []
+
+
+def _about_waves(before: Coverage, after: Coverage, waves: tuple[Wave, ...]) -> list[str]:
+    usual = min(before.min_throughput, after.min_throughput)
+    for wave in waves:
+        if len(wave.moves) > 1 and wave.min_throughput_during < 0.9 * usual and not before.holes:
+            return [
+                f"if all moves ran at once, the bottleneck would fall to {wave.min_throughput_during:.2f} RPS"
+                f" meanwhile ({before.min_throughput:.2f} now): let servers move one after another"
+            ]
+    return []
+
+
+def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, created_at: float) -> Plan:
+    """A plan that asks for nothing, and says why nothing can be asked."""
+    before = _before(state)
+    servers = tuple(
+        PlannedServer(
+            peer_id=server.peer_id,
+            public_name=server.public_name,
+            movable=False,
+            why_not="infeasible demands",
+            state=server.state.value,
+            throughput=server.throughput,
+            current=server.span,
+            target=server.span,
+            loaded=(),
+            dropped=(),
+            kept=server.span.length if server.span is not None else 0,
+            reload_seconds=0.0,
+        )
+        for server in state.servers
+    )
+    bottleneck = before.min_throughput
+    return Plan(
+        prefix=state.prefix,
+        num_blocks=state.num_blocks,
+        created_at=created_at,
+        status="infeasible",
+        state_fingerprint=state.fingerprint(),
+        before=before,
+        after=before,
+        staying=Staying(bottleneck, bottleneck, before.holes),
+        objective=Objective(bottleneck, bottleneck, 0.0, bottleneck),
+        servers=servers,
+        waves=(),
+        baseline=petals_baseline(state, policy),
+        warnings=(reason, *state.warnings),
+        search=Search(0.0, workers, policy.seed, policy, (), 1.0, 0.0),
+    )

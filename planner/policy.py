@@ -1,0 +1,143 @@
+"""What an operator asks of a plan: one frozen `Policy`, validated once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from planner.errors import PolicyInvalid
+from solver.problem import Span
+
+DEFAULT_HORIZON = 4 * 3600.0
+"""Seconds over which the throughput lost to reloading is averaged."""
+DEFAULT_SECONDS_PER_BLOCK = 28.0
+"""Petals issue 389: about 7 s to load a block, 21 s to convert it."""
+DEFAULT_SECONDS_PER_CACHED_BLOCK = 7.0
+"""The same without the download's share, for a block that is in the server's disk cache."""
+DEFAULT_TIME_LIMIT = 10.0
+
+SEARCH_FIELDS = frozenset({"time_limit", "workers", "seed"})
+"""Fields that say how to search, not what is wanted: they do not enter a plan's id."""
+
+
+@dataclass(frozen=True)
+class MinGain:
+    """The least gain worth moving for: in RPS, or as a share of the objective of staying."""
+
+    rps: float = 0.0
+    share: float = 0.0
+
+    def against(self, objective: float) -> float:
+        """The least gain in RPS over a placement of this objective."""
+        return max(self.rps, self.share * abs(objective))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The operator's wishes.
+
+    Parameters
+    ----------
+    pins
+        Peers that must stay (None) or take the span given.
+    cordons
+        Peers that stay where they are.
+    drains
+        Peers that give up all their blocks.
+    movable
+        ``"all"`` servers, or only those with ``"agents"``; None: agents where there are any, else all.
+    spans
+        What the operator knows better than the reading: the true spans of peers.
+    max_moves, max_loads
+        At most so many moves, and blocks loaded, in the plan; what newcomers and pins need always passes.
+    min_gain
+        The least gain in the objective worth moving for. Closing a hole, or supplying a missing replica,
+        always passes.
+    min_replicas
+        Wanted number of servers on each block.
+    horizon
+        Seconds over which the throughput lost to reloading is averaged.
+    seconds_per_block
+        Seconds to load one block, for every server; None: what its agent measured, else 28 s.
+    time_limit
+        Seconds that the search may take.
+    workers
+        Threads of the search; None: the cores that this process may use.
+    seed
+        Seed of all that is random.
+
+    Notes
+    -----
+    In `pins`, `cordons`, `drains` and `spans` a peer may be any unambiguous part of a peer id;
+    `planner.selection.resolve_policy` replaces it with the whole.
+
+    Raises
+    ------
+    PolicyInvalid
+        If a number is out of its range or a span is empty or reversed.
+    """
+
+    pins: tuple[tuple[str, Span | None], ...] = ()
+    cordons: tuple[str, ...] = ()
+    drains: tuple[str, ...] = ()
+    movable: Literal["all", "agents"] | None = None
+    spans: tuple[tuple[str, Span], ...] = ()
+    max_moves: int | None = None
+    max_loads: int | None = None
+    min_gain: MinGain = MinGain()
+    min_replicas: int = 0
+    horizon: float = DEFAULT_HORIZON
+    seconds_per_block: float | None = None
+    time_limit: float = DEFAULT_TIME_LIMIT
+    workers: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check("horizon", self.horizon, above=0.0, unit="seconds")
+        _check("time_limit", self.time_limit, above=0.0, unit="seconds")
+        if self.seconds_per_block is not None:
+            _check("seconds_per_block", self.seconds_per_block, least=0.0, unit="seconds")
+        _check("min_gain", self.min_gain.rps, least=0.0, unit="RPS")
+        _check("min_gain", self.min_gain.share, least=0.0, unit="share")
+        for name, least in (("max_moves", 0), ("max_loads", 0), ("min_replicas", 0), ("workers", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise PolicyInvalid(f"{name} must be {least} or more, not {value}")
+        if self.seed >= 2**31:
+            raise PolicyInvalid(f"seed must be below 2**31, not {self.seed}")
+        if self.movable not in (None, "all", "agents"):
+            raise PolicyInvalid(f"movable must be 'all' or 'agents', not {self.movable!r}")
+        for peer, span in (*self.pins, *self.spans):
+            if span is not None and not 0 <= span.start < span.end:
+                raise PolicyInvalid(
+                    f"the span {span} given for {peer} is empty or reversed; write START:END, START < END"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain JSON values, spans as ``[start, end]``."""
+        document: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        document["pins"] = [[peer, _json_span(span)] for peer, span in self.pins]
+        document["spans"] = [[peer, _json_span(span)] for peer, span in self.spans]
+        document["cordons"], document["drains"] = list(self.cordons), list(self.drains)
+        document["min_gain"] = {"rps": self.min_gain.rps, "share": self.min_gain.share}
+        return document
+
+
+def peers_named(policy: Policy) -> Iterable[str]:
+    """Every peer that the policy names, as it was written."""
+    yield from (peer for peer, _ in (*policy.pins, *policy.spans))
+    yield from policy.cordons
+    yield from policy.drains
+
+
+def _json_span(span: Span | None) -> list[int] | None:
+    return None if span is None else [span.start, span.end]
+
+
+def _check(name: str, value: float, *, above: float | None = None, least: float | None = None, unit: str) -> None:
+    fits = math.isfinite(value) and (above is None or value > above) and (least is None or value >= least)
+    if not fits:
+        wanted = f"above {above:g}" if above is not None else f"{least:g} or more"
+        raise PolicyInvalid(f"{name} must be a finite number {wanted} ({unit}), not {value}")

@@ -1,0 +1,116 @@
+"""One CP-SAT solve that can be watched and stopped.
+
+CP-SAT blocks its thread, and Python runs signal handlers in the main thread only. So the search runs in a
+thread of its own while the caller's waits, reports and looks whether it is asked to stop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+SUBSOLVERS = ("max_lp", "core")
+"""CP-SAT's own choice for two workers hardly uses the linear relaxation, which is this program's strength."""
+GRACE_SECONDS = 0.2
+"""How long CP-SAT may take to see by itself that its time is over."""
+REPORT_SECONDS = 0.1
+"""How often a running search is looked at."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a solve gave: the values of all variables (None if none were found), objective and bound in units."""
+
+    values: list[int] | None
+    objective: float | None
+    bound: float | None
+    proven: bool
+    infeasible: bool
+
+
+class ModelInvalid(RuntimeError):
+    """CP-SAT refused the model: a bug of ours, with CP-SAT's own words."""
+
+
+class _Incumbents(cp_model.CpSolverSolutionCallback):
+    """Keeps the objective of the last incumbent; rendering is the watcher's business."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objective: float | None = None
+
+    def on_solution_callback(self) -> None:
+        self.objective = self.objective_value
+
+
+def run(
+    model: cp_model.CpModel,
+    *,
+    seconds: float,
+    workers: int,
+    seed: int,
+    watch: Callable[[float | None, float | None], None],
+    stop: threading.Event,
+) -> Outcome:
+    """Solve `model` for at most `seconds`, or until `stop` is set.
+
+    `watch` is called with incumbent and bound (in units, None while unknown) about ten times a second.
+
+    Raises
+    ------
+    ModelInvalid
+        If CP-SAT finds the model malformed.
+    """
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.max_time_in_seconds = max(seconds, 0.0)
+    parameters.num_workers = workers
+    parameters.random_seed = seed
+    parameters.subsolvers.extend(SUBSOLVERS)
+    parameters.catch_sigint_signal = False
+    incumbents, bounds = _Incumbents(), [None]
+    solver.best_bound_callback = lambda bound: bounds.__setitem__(0, bound)  # type: ignore[call-overload]
+    result: list[cp_model.CpSolverStatus] = []
+    failure: list[BaseException] = []
+
+    def solve() -> None:
+        try:
+            result.append(solver.solve(model, incumbents))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=solve, name="cp-sat", daemon=True)
+    thread.start()
+    reported = began = time.monotonic()
+    try:
+        while thread.is_alive():
+            thread.join(REPORT_SECONDS / 2)
+            # CP-SAT has been seen to search on for long after its own limit.
+            if stop.is_set() or time.monotonic() - began > seconds + GRACE_SECONDS:
+                solver.stop_search()
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                watch(incumbents.objective, bounds[0])
+    except BaseException:
+        solver.stop_search()
+        raise
+    if failure:
+        raise failure[0]
+    return _outcome(model, solver, result[0])
+
+
+def _outcome(model: cp_model.CpModel, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Outcome:
+    if status == cp_model.MODEL_INVALID:
+        raise ModelInvalid(model.validate() or "CP-SAT calls the model invalid")
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return Outcome(
+        values=list(solver.response_proto.solution) if found else None,
+        objective=solver.objective_value if found else None,
+        bound=solver.best_objective_bound,
+        proven=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
+        infeasible=status == cp_model.INFEASIBLE,
+    )

@@ -1,0 +1,227 @@
+"""Solve a problem in the order of its priorities, each stage fixing what the ones before reached."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from solver.ceiling import bottleneck_ceiling
+from solver.hint import starting_point
+from solver.model import Expr, PlacementModel
+from solver.problem import Limits, Placement, Problem, Progress, Solution, Stage, Status
+from solver.search import REPORT_SECONDS, Outcome, run
+from solver.validator import Evaluation, InvalidPlacement, evaluate
+
+START_SHARE = 0.3
+"""Share of the time limit that the local search for a start may take."""
+OBJECTIVE_SHARE = 0.9
+"""Share of the time left that the objective may take before the tie-breaks get theirs."""
+TIE_BREAKS = frozenset({"loads", "moves", "weakest", "distance", "order"})
+"""Stages that choose among placements of one objective: cut short, they leave its proof untouched."""
+LARGEST_WEIGHT = 2**40
+"""In the lexicographic tie-break so many servers share a solve as keep their weights below this."""
+
+
+class Infeasible(ValueError):
+    """No placement keeps all demands of the problem, or none was found in time."""
+
+
+def solve(
+    problem: Problem,
+    limits: Limits,
+    *,
+    hints: tuple[Placement, ...] = (),
+    progress: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Solution:
+    """Find the best placement within the limits, and a bound on what could be better.
+
+    Parameters
+    ----------
+    hints
+        Placements worth starting from; invalid ones are passed over.
+    progress
+        Called about ten times a second, from this thread.
+    stop
+        Once set, the best placement so far is returned soon.
+
+    Returns
+    -------
+    Solution
+        Its placement keeps all demands (`solver.validator.evaluate` has seen it) and is never worse than the
+        starting point.
+
+    Raises
+    ------
+    Infeasible
+        If no placement keeps all demands, or none was found in time.
+    """
+    pinned = tuple(server.only for server in problem.servers if server.only is not None)
+    if len(pinned) == len(problem.servers):
+        return Solution(pinned, Status.OPTIMAL, _only_worth(problem, pinned), 0.0, (), 0.0, 1.0)
+    return _StagedSearch(problem, limits, progress or (lambda _: None), stop or threading.Event()).solve(hints)
+
+
+def _only_worth(problem: Problem, placement: Placement) -> float:
+    try:
+        return evaluate(problem, placement).objective
+    except InvalidPlacement as error:
+        raise Infeasible(str(error)) from error
+
+
+class _StagedSearch:
+    """The model, the best placement so far and the levels reached."""
+
+    def __init__(
+        self, problem: Problem, limits: Limits, progress: Callable[[Progress], None], stop: threading.Event
+    ) -> None:
+        self._problem = problem
+        self._limits = limits
+        self._progress = progress
+        self._stop = stop
+        self._began = time.monotonic()
+        self._reported = 0.0
+        self._stages: list[Stage] = []
+        self._best: Placement | None = None
+
+    def solve(self, hints: tuple[Placement, ...]) -> Solution:
+        start = starting_point(self._problem, self._limits.seed, hints, self._look_for_a_start)
+        self._best = start.placement
+        bound = self._search(start.worth)
+        if self._best is None:
+            raise Infeasible("no placement that keeps all demands was found in time")
+        worth = evaluate(self._problem, self._best)
+        # Better by less than a unit is better all the same, but the integers cannot see it.
+        if start.placement is not None and start.worth is not None and start.worth.better_than(worth):
+            self._best, worth = start.placement, start.worth
+        proven = all(stage.proven for stage in self._stages if stage.name not in TIE_BREAKS)
+        slack = self._model.rounding_slack
+        return Solution(
+            placement=self._best,
+            status=Status.OPTIMAL if proven and bound - worth.objective <= 2 * slack else Status.FEASIBLE,
+            bound=max(bound, worth.objective),
+            rounding_slack=slack,
+            stages=tuple(self._stages),
+            seconds=time.monotonic() - self._began,
+            scale=self._model.scale.units,
+            interrupted=self._stop.is_set(),
+        )
+
+    def _search(self, start: Evaluation | None) -> float:
+        """Go through the stages; a proven bound on the objective in RPS."""
+        holes = self._problem.num_blocks if start is None else start.holes
+        ceiling = None
+        if start is not None and not holes:
+            ceiling = bottleneck_ceiling(self._problem, start.min_throughput)
+        self._model = model = PlacementModel(self._problem, holes, ceiling)
+        if holes:
+            self._stage("holes", model.count_holes())
+        else:
+            model.cover_all()
+        if self._problem.min_replicas:
+            self._stage("missing_replicas", model.missing_replicas())
+        if start is not None and not start.holes and not start.missing_replicas:
+            model.restrict_bottleneck(start.objective)
+        limit = self._stage("objective", model.objective(), maximize=True, unit=model.scale.rps, share=OBJECTIVE_SHARE)
+        if self._best is not None and not (self._stages[-1].proven and self._is_unique(self._best)):
+            self._break_ties()
+        bound = model.bottleneck_limit if limit is None else min(model.bottleneck_limit, limit * model.scale.rps)
+        return bound - model.fixed_penalty + model.rounding_slack
+
+    def _break_ties(self) -> None:
+        model = self._model
+        self._stage("loads", model.loads())
+        self._stage("moves", model.moves())
+        self._stage("weakest", model.weakest(), maximize=True, unit=model.scale.rps)
+        self._stage("distance", model.distance())
+        self._stage_in_order(model.positions(), max(group.starts.size for group in model.groups))
+
+    # One stage -------------------------------------------------------------------------------------------
+
+    def _stage(
+        self, name: str, expression: Expr, *, maximize: bool = False, unit: float = 1.0, share: float = 1.0
+    ) -> float | None:
+        """Optimize `expression` and hold what was reached; the proven bound on it, None if there is none."""
+        model = self._model.model
+        model.clear_objective()
+        (model.maximize if maximize else model.minimize)(expression)
+        began = time.monotonic()
+        outcome = self._run(name, unit, self._left() * share)
+        level = None if outcome.objective is None else round(outcome.objective)
+        if level is not None:
+            model.add(expression >= level if maximize else expression <= level)
+        value = None if level is None else level * unit
+        self._stages.append(Stage(name, value, outcome.proven and level is not None, time.monotonic() - began))
+        return outcome.bound
+
+    def _stage_in_order(self, positions: list[Expr], spans: int) -> None:
+        """The lexicographically smallest targets, a few servers a solve, weighted by powers of `spans`."""
+        began, proven = time.monotonic(), True
+        chunk = max(1, int(math.log(LARGEST_WEIGHT, max(2, spans))))
+        for first in range(0, len(positions), chunk):
+            some = positions[first : first + chunk]
+            weighted = sum(position * spans**power for power, position in enumerate(reversed(some)))
+            model = self._model.model
+            model.clear_objective()
+            model.minimize(weighted)
+            outcome = self._run("order", 1.0, self._left())
+            proven = proven and outcome.proven
+            if not proven or outcome.objective is None:
+                break
+            model.add(weighted <= round(outcome.objective))
+        self._stages.append(Stage("order", None, proven, time.monotonic() - began))
+
+    def _is_unique(self, placement: Placement) -> bool:
+        """Whether it is proven that no other placement reaches the levels fixed so far: then there are no ties."""
+        model = self._model.model
+        other = model.new_bool_var("other")
+        model.add(other <= self._model.differs_from(placement))
+        model.clear_objective()
+        model.maximize(other)
+        outcome = self._run("ties", 1.0, self._left())
+        self._best = placement
+        return outcome.proven and outcome.objective == 0
+
+    def _run(self, name: str, unit: float, seconds: float) -> Outcome:
+        """One solve from the best placement so far, which it replaces by what it finds."""
+        if seconds <= 0 or self._stop.is_set():
+            return Outcome(None, None, None, proven=False, infeasible=False)
+        if self._best is not None:
+            self._model.hint(self._best)
+
+        def watch(incumbent: float | None, bound: float | None) -> None:
+            self._progress(
+                Progress(
+                    name,
+                    time.monotonic() - self._began,
+                    None if incumbent is None else incumbent * unit,
+                    None if bound is None else bound * unit,
+                )
+            )
+
+        outcome = run(
+            self._model.model,
+            seconds=seconds,
+            workers=self._limits.workers,
+            seed=self._limits.seed,
+            watch=watch,
+            stop=self._stop,
+        )
+        if outcome.infeasible:
+            raise Infeasible("the demands contradict each other: no placement keeps them all")
+        if outcome.values is not None:
+            self._best = self._model.placement(outcome.values)
+            evaluate(self._problem, self._best)
+        return outcome
+
+    def _look_for_a_start(self, objective: float | None) -> bool:
+        elapsed = time.monotonic() - self._began
+        if elapsed - self._reported >= REPORT_SECONDS:
+            self._reported = elapsed
+            self._progress(Progress("start", elapsed, objective, None))
+        return elapsed < self._limits.seconds * START_SHARE and not self._stop.is_set()
+
+    def _left(self) -> float:
+        return self._limits.seconds - (time.monotonic() - self._began)

@@ -1,0 +1,247 @@
+"""The command as a process: what it prints where, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.app import command
+from cli.ending import ending
+from cli.exitcodes import MEANINGS, ExitCode
+from planner.errors import InfeasibleDemands, PolicyInvalid
+from planner.plan import Plan
+from planner.policy import Policy
+from tests.cli.build import VALIDATOR, Row, plan_of, real_dump
+from tests.cli.process import AT_ONCE, LAUNCH, REAL, ROOT, run
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan | Exception], None]:
+    """Make the planner give this plan, or fail so."""
+
+    def use(result: Plan | Exception) -> None:
+        def make_plan(*_: object, **__: object) -> Plan:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setitem(sys.modules, "planner.planning", types.SimpleNamespace(make_plan=make_plan))
+
+    return use
+
+
+def here(*arguments: str) -> ExitCode:
+    """Run the command in this process."""
+    return ending(lambda: command(arguments))
+
+
+# Help ---------------------------------------------------------------------------------------------------
+
+
+def test_help_says_what_every_code_means() -> None:
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for code, meaning in MEANINGS.items():
+        assert re.search(rf"^ +{code.value}  {re.escape(meaning)} *$", done.stdout, re.MULTILINE)
+    assert set(MEANINGS) == set(ExitCode)
+    for panel in ("What to read", "What is asked", "The search", "Output"):
+        assert panel in done.stdout
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    before = time.process_time(), os.times().children_user
+    code = f"import sys, atexit; atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); {LAUNCH}"
+    done = run("--help", code=code)
+    imported = set(done.stderr.split())
+    assert not {"ortools", "numpy", "planner", "solver", "torch", "petals"} & imported
+    # Time on the processor, so that a busy machine does not fail the test.
+    assert os.times().children_user - before[1] < 0.5
+
+
+def test_help_tells_the_defaults_there_are() -> None:
+    text = " ".join(run("--help", env={"COLUMNS": "200"}).stdout.split())
+    policy = Policy()
+    for option, default in (("time-limit", policy.time_limit), ("horizon", policy.horizon), ("seed", policy.seed)):
+        assert re.search(rf"--{option} [^│]*Default: {default:g}[.,]", text)
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("plan-swarm ")
+
+
+# Errors: one line, one code -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ([], 2, "--dump FILE"),
+        (["--prefix", "llama-65b-hf"], 2, "--dump FILE"),
+        (["--prefx", "x"], 2, "there is no option --prefx; did you mean --prefix?"),
+        (["stray"], 2, "stray"),
+        (["--dump"], 2, "--dump"),
+        (["--dump", REAL, "--movable", "none"], 2, "'none' is not one of 'all', 'agents'"),
+        (["--dump", REAL, "--max-moves", "many"], 2, "--max-moves: 'many' is not a whole number"),
+        (["--dump", REAL, "--max-moves", "-1"], 2, "--max-moves must be 0 or more, not -1"),
+        (["--dump", REAL, "--horizon", "soon"], 2, "--horizon: 'soon' is not a number"),
+        (["--dump", REAL, "--horizon", "0"], 2, "--horizon must be"),
+        (["--dump", REAL, "--time-limit", "0"], 2, "--time-limit must be"),
+        (["--dump", REAL, "--time-limit", "nan"], 2, "--time-limit must be"),
+        (["--dump", REAL, "--seconds-per-block", "-1"], 2, "--seconds-per-block must be"),
+        (["--dump", REAL, "--workers", "0"], 2, "--workers must be 1 or more"),
+        (["--dump", REAL, "--num-blocks", "0"], 2, "--num-blocks must be"),
+        (["--dump", REAL, "--num-blocks", "100001"], 2, "--num-blocks must be"),
+        (["--dump", REAL, "--min-gain", "much"], 2, "--min-gain 'much'"),
+        (["--dump", REAL, "--min-gain=-5"], 2, "--min-gain must be"),
+        (["--dump", REAL, "--span", "server4"], 2, "PEER=START:END"),
+        (["--dump", REAL, "--span", "server4=21-40"], 2, "'21-40' is not a span; write START:END"),
+        (["--dump", REAL, "--pin", "=0:3"], 2, "names no server"),
+        (["--dump", REAL, "--pin", "server4=40:21"], 2, "empty or reversed"),
+        (["--dump", REAL, "--pin", "server4=\x1b[2J"], 2, "not a span"),
+        (["--dump", "nowhere.json"], 4, "nowhere.json does not exist"),
+        (["--dump", str(ROOT)], 4, "is a directory"),
+        (["--dump", REAL, "--prefix", "bloom"], 6, "it holds llama-65b-hf"),
+        (["--dump", REAL, "--out", "no/such/folder/plan.json"], 7, "there is no folder no/such/folder"),
+        (["--dump", REAL, "--out", str(ROOT)], 7, "is a directory"),
+        (["--dump", REAL, "--out", "/dev/null"], 7, "not a plain file"),
+        (["--dump", REAL, "--out", REAL], 2, "would overwrite the dump"),
+        (["--dump", REAL, "--out", "-"], 2, "--json"),
+    ],
+)
+def test_bad_command_lines(arguments: list[str], code: int, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert here(*arguments) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("plan-swarm: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    assert text in err
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", 4), ("{", 4), ("[]", 5), ('{"format": "other"}', 5), ('{"format": "plan-swarm.dht-dump"}', 5)],
+)
+def test_bad_input_on_standard_input(text: str, code: int) -> None:
+    done = run("--dump", "-", input=text)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert re.fullmatch(r"plan-swarm: standard input.*\n", done.stderr)
+
+
+def test_an_unexpected_error_is_one_line_too(
+    planned: Callable[..., None], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(KeyError("oops\nand more"))
+    assert here("--dump", REAL) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"plan-swarm: unexpected error.*oops.*PLAN_SWARM_TRACEBACK=1.*\n", err)
+    monkeypatch.setenv("PLAN_SWARM_TRACEBACK", "1")
+    assert here("--dump", REAL) == 1
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_messages_speak_of_options(planned: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
+    for message, shown in (
+        ("pins: 'x' is in no peer id", "--pin: 'x' is in no peer id"),
+        ("min_replicas must be less", "--min-replicas must be less"),
+        ("seedling is no field", "seedling is no field"),
+    ):
+        planned(PolicyInvalid(message))
+        assert here("--dump", REAL) == 2
+        assert capfd.readouterr().err == f"plan-swarm: {shown}\n"
+
+
+# What is printed and written ----------------------------------------------------------------------------
+
+
+def test_json_is_one_document_and_nothing_else(planned: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
+    planned(real_dump())
+    assert here("--dump", REAL, "--json") == 0
+    out, err = capfd.readouterr()
+    VALIDATOR.validate(json.loads(out))
+    assert json.loads(out) == json.loads(json.dumps(real_dump().to_json()))
+    assert out.isascii()
+    assert err == ""
+
+
+def test_out_gets_the_document_and_standard_output_the_view(
+    planned: Callable[..., None], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    planned(real_dump())
+    path = tmp_path / "plan.json"
+    path.write_text("what was there")
+    assert here("--dump", REAL, "--out", str(path)) == 0
+    out, err = capfd.readouterr()
+    VALIDATOR.validate(json.loads(path.read_text()))
+    assert out.startswith("Move 1 server: ")
+    assert "\x1b" not in out
+    assert err == ""
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_an_unwritable_file_does_not_lose_the_plan(
+    planned: Callable[..., None],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planned(real_dump())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert here("--dump", REAL, "--out", str(tmp_path / "plan.json")) == 7
+    out, err = capfd.readouterr()
+    assert out.startswith("Move 1 server: ")
+    assert re.fullmatch(r"plan-swarm: .*No space left on device.*\n", err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("as_error", [False, True])
+def test_contradicting_demands(
+    as_error: bool, planned: Callable[..., None], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    reason = "server4 is both pinned and drained; ask for one of them"
+    plan = replace(plan_of([Row("a", (0, 4), (0, 4))], 4), status="infeasible", warnings=(reason,))
+    planned(InfeasibleDemands(reason) if as_error else plan)
+    path = tmp_path / "plan.json"
+    assert here("--dump", REAL, "--out", str(path)) == 3
+    assert capfd.readouterr() == ("", f"plan-swarm: {reason}\n")
+    assert here("--dump", REAL, "--json", "--detailed-exitcode") == 3
+    out, err = capfd.readouterr()
+    assert err == f"plan-swarm: {reason}\n"
+    if not as_error:
+        assert json.loads(out)["status"] == "infeasible"
+    assert not path.exists()
+
+
+def test_detailed_exitcode(planned: Callable[..., None]) -> None:
+    planned(real_dump())
+    assert here("--dump", REAL) == 0
+    assert here("--dump", REAL, "--detailed-exitcode") == 10
+    planned(plan_of([Row("a", (0, 4), (0, 4))], 4))
+    assert here("--dump", REAL, "--detailed-exitcode") == 0
+
+
+def test_ascii_where_asked_or_where_nothing_else_goes(
+    planned: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    planned(real_dump())
+    assert here("--dump", REAL, "--ascii") == 0
+    assert capfd.readouterr().out.isascii()
+    done = run("--dump", REAL, code=AT_ONCE + LAUNCH, env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert done.stdout.isascii()
