@@ -88,16 +88,17 @@ def explanations(plan: Plan, look: Look) -> list[Text]:
     def changed(value: float | None) -> str:
         return look.dash if value is None else words.signed_rps(value, look)
 
-    loads = [
-        look.dash if (more := e.blocks_loaded_change) is None else f"{'+' if more > 0 else ''}{more}" for e in explained
-    ]
+    def loads(more: int | None) -> str:
+        sign = "" if not more else "+" if more > 0 else look.minus
+        return look.dash if more is None else f"{sign}{abs(more)}"
+
     columns = [
         table.Column("server", [look.safe(e.peer_id) for e in explained], shrinks_to=12, middle=True, style="bold"),
         table.Column("plan", [planned(e.peer_id) for e in explained], drop=1),
         table.Column("instead", [words.span(e.alternative, look) for e in explained]),
         table.Column("objective", [changed(e.objective_change) for e in explained], right=True, drop=2),
         table.Column("bottleneck", [changed(e.min_throughput_change) for e in explained], right=True, drop=5),
-        table.Column("loads", loads, right=True, drop=4),
+        table.Column("loads", [loads(e.blocks_loaded_change) for e in explained], right=True, drop=4),
         table.Column("proven", ["yes" if e.proven else "no" for e in explained], drop=3),
     ]
     heading, *rows = table.render(columns, look)

@@ -100,17 +100,20 @@ def run(
         raise
     if failure:
         raise failure[0]
-    return _outcome(model, solver, result[0])
+    return _outcome(model, solver, result[0], bounds[0])
 
 
-def _outcome(model: cp_model.CpModel, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Outcome:
+def _outcome(
+    model: cp_model.CpModel, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, bound: float | None
+) -> Outcome:
     if status == cp_model.MODEL_INVALID:
         raise ModelInvalid(model.validate() or "CP-SAT calls the model invalid")
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return Outcome(
         values=list(solver.response_proto.solution) if found else None,
         objective=solver.objective_value if found else None,
-        bound=solver.best_objective_bound,
+        # Where nothing was found CP-SAT's own word is 0, whether it knows a bound or not.
+        bound=solver.best_objective_bound if found else bound,
         proven=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
         infeasible=status == cp_model.INFEASIBLE,
     )

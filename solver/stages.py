@@ -192,14 +192,9 @@ class _StagedSearch:
             self._model.hint(self._best)
 
         def watch(incumbent: float | None, bound: float | None) -> None:
-            self._progress(
-                Progress(
-                    name,
-                    time.monotonic() - self._began,
-                    None if incumbent is None else incumbent * unit,
-                    None if bound is None else bound * unit,
-                )
-            )
+            offset = self._model.fixed_penalty if name == "objective" else 0.0
+            level, limit = (None if units is None else units * unit - offset for units in (incumbent, bound))
+            self._progress(Progress(name, time.monotonic() - self._began, level, limit))
 
         outcome = run(
             self._model.model,

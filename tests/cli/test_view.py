@@ -159,7 +159,7 @@ def test_explanations() -> None:
     )
     lines = shown(plan).splitlines()
     assert "server3  stays 7:40  30:63       −12.50      −10.00    +23  yes" in lines
-    assert f"  {reason}; Petals' rule says restart" in lines
+    assert f"  {reason}; Petals' rule says" in lines
 
 
 # What cannot be trusted ---------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What measures speed and quality; `python -m benchmarks` writes the tables."""
