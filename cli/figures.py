@@ -57,7 +57,7 @@ def figures(plan: Plan, look: Look) -> list[Text]:
         table.Column("plan", planned, right=True, style="bold"),
         table.Column("Petals' rule", petals, right=True, drop=1),
     ]
-    return table.render(columns, look) + [Text("")] + _where(plan, look) + _proof(plan, look)
+    return [*table.render(columns, look), Text(""), *_where(plan, look), *_proof(plan, look)]
 
 
 def _where(plan: Plan, look: Look) -> list[Text]:

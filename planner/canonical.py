@@ -22,14 +22,16 @@ def write_whole(path: Path, text: str) -> None:
     Raises
     ------
     OutputUnwritable
-        If the folder is missing or not writable, or `path` is a directory.
+        If the folder is missing or not writable, or `path` is a directory, a device or a pipe.
     """
-    if path.is_dir():
-        raise OutputUnwritable(f"cannot write {path}: it is a directory; name a file")
-    if not path.parent.is_dir():
-        raise OutputUnwritable(f"cannot write {path}: its folder {path.parent} does not exist; make it first")
     temporary: str | None = None
     try:
+        if path.is_dir():
+            raise OutputUnwritable(f"cannot write {path}: it is a directory; name a file")
+        if path.exists() and not path.is_file():
+            raise OutputUnwritable(f"cannot write {path}: it is not a plain file; name another")
+        if not path.parent.is_dir():
+            raise OutputUnwritable(f"cannot write {path}: its folder {path.parent} does not exist; make it first")
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".tmp")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -37,10 +39,13 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise OutputUnwritable(f"cannot write {path}: {error.strerror or error}") from error
+        temporary = None
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputUnwritable(f"cannot write {path}: {reason}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ from planner.baseline import petals_verdict
 from planner.formulate import Formulation
 from planner.plan import Explanation, Plan, PlannedServer
 from planner.state import Server
-from solver.problem import Limits, Placement, Problem, Progress, Status
+from solver.problem import Limits, Placement, Problem, Progress, Span, Status
 from solver.stages import Infeasible, solve
 from solver.validator import Evaluation, evaluate
 
@@ -50,8 +50,46 @@ def explain_plan(
             reason = _why_no_choice(formulation.problem, index)
             explanations.append(Explanation(server.peer_id, None, None, None, None, True, petals, reason))
             continue
-        explanations.append(_compare(opposite, index, planned, chosen, worth, limits, petals, progress, stop))
+        forced = "to stay" if planned.moves else "to move"
+        hints = (chosen, _least_change(formulation, opposite, index, chosen))
+        try:
+            solution = solve(opposite, limits, hints=hints, progress=progress, stop=stop)
+        except Infeasible:
+            reason = f"the limits on moves and loads leave no plan that forces it {forced}"
+            explanations.append(Explanation(server.peer_id, None, None, None, None, True, petals, reason))
+            continue
+        other = evaluate(opposite, solution.placement)
+        proven = solution.status is Status.OPTIMAL
+        explanations.append(
+            Explanation(
+                peer_id=planned.peer_id,
+                alternative=solution.placement[index],
+                objective_change=other.objective - worth.objective,
+                min_throughput_change=other.min_throughput - worth.min_throughput,
+                blocks_loaded_change=other.loads - worth.loads,
+                proven=proven,
+                petals_rule=petals,
+                reason=("" if proven else "as far as found in time, ")
+                + f"forced {forced}, {_difference(plan, other, worth)}",
+            )
+        )
     return tuple(explanations)
+
+
+def _least_change(formulation: Formulation, opposite: Problem, index: int, chosen: Placement) -> Placement:
+    """The placement that keeps the opposite's limits if any does.
+
+    Nobody moves but who has to, and the server in question by one block at most, which is the least that a
+    move loads. With it as a hint, a search that finds nothing has a proof, however little time it had.
+    """
+    staying = formulation.staying().servers
+    spans = [server.only or span for server, span in zip(staying, chosen, strict=True)]
+    server = opposite.servers[index]
+    if not server.may_stay and server.current is not None:
+        start, end = server.current
+        step = 1 if end < opposite.num_blocks else -1
+        spans[index] = Span(start + step, end + step)
+    return tuple(spans)
 
 
 def _opposite(problem: Problem, index: int, planned: PlannedServer) -> Problem | None:
@@ -73,52 +111,25 @@ def _why_no_choice(problem: Problem, index: int) -> str:
     return "a newcomer has to be placed" if server.current is None else "it holds the whole model"
 
 
-def _compare(
-    opposite: Problem,
-    index: int,
-    planned: PlannedServer,
-    chosen: Placement,
-    worth: Evaluation,
-    limits: Limits,
-    petals: str | None,
-    progress: Callable[[Progress], None] | None,
-    stop: threading.Event,
-) -> Explanation:
-    forced = "to stay" if planned.moves else "to move"
-    try:
-        solution = solve(opposite, limits, hints=(chosen,), progress=progress, stop=stop)
-    except Infeasible:
-        reason = f"the limits on moves and loads leave no plan that forces it {forced}"
-        return Explanation(planned.peer_id, None, None, None, None, True, petals, reason)
-    other = evaluate(opposite, solution.placement)
-    proven = solution.status is Status.OPTIMAL
+def _difference(plan: Plan, other: Evaluation, worth: Evaluation) -> str:
+    """What the other plan would change, in words; `worth` is that of the plan explained."""
+    not_best = "the plan is not the best one yet"
+    for now, then, what in (
+        (worth.holes, other.holes, "hole"),
+        (worth.missing_replicas, other.missing_replicas, "missing replica"),
+    ):
+        if then != now:
+            number = f"{abs(then - now)} {'more' if then > now else 'fewer'} {what}{'s' * (abs(then - now) != 1)}"
+            return f"there would be {number}" + ("" if then > now else f": {not_best}")
     change = other.objective - worth.objective
-    return Explanation(
-        peer_id=planned.peer_id,
-        alternative=solution.placement[index],
-        objective_change=change,
-        min_throughput_change=other.min_throughput - worth.min_throughput,
-        blocks_loaded_change=other.loads - worth.loads,
-        proven=proven,
-        petals_rule=petals,
-        reason=_sentence(other, worth, forced, proven=proven),
-    )
-
-
-def _sentence(other: Evaluation, worth: Evaluation, forced: str, *, proven: bool) -> str:
-    hedge = "" if proven else "as far as found in time, "
-    if other.holes > worth.holes:
-        return f"{hedge}forced {forced}, {other.holes - worth.holes} more blocks would be holes"
-    if other.missing_replicas > worth.missing_replicas:
-        return (
-            f"{hedge}forced {forced}, {other.missing_replicas - worth.missing_replicas} more replicas would be missing"
-        )
-    change = other.objective - worth.objective
+    if abs(change) <= 2 * plan.search.rounding_slack:
+        return f"the objective would be the same, with {other.loads} blocks loaded"
     if change < 0:
-        return f"{hedge}forced {forced}, the objective would fall by {-change:.4g} RPS"
-    if change == 0:
-        return f"{hedge}forced {forced}, the objective would be the same, with {other.loads} blocks loaded"
-    return f"forced {forced}, the objective would rise by {change:.4g} RPS: the plan is not the best one yet"
+        return f"the objective would fall by {-change:.4g} RPS"
+    rise = f"the objective would rise by {change:.4g} RPS"
+    if other.objective - plan.staying.value < plan.search.policy.min_gain.against(plan.staying.value):
+        return f"{rise}, less than the least gain asked for"
+    return f"{rise}: {not_best}"
 
 
 def _petals_words(formulation: Formulation, server: Server) -> str | None:

@@ -85,7 +85,7 @@ def formulate(state: SwarmState, policy: Policy) -> Formulation:
         max_moves=max_moves,
         max_loads=max_loads,
     )
-    warnings = (*_about_movability(state, policy, roles), *move_warnings, *load_warnings)
+    warnings = (*_about_movability(state, roles), *move_warnings, *load_warnings)
     return Formulation(state, policy, problem, tuple(server.peer_id for server in placed), roles, warnings)
 
 
@@ -125,10 +125,11 @@ def _limit(option: str, limit: int | None, forced: int, drained: int, unit: str)
     )
 
 
-def _about_movability(state: SwarmState, policy: Policy, roles: Mapping[str, Role]) -> list[str]:
+def _about_movability(state: SwarmState, roles: Mapping[str, Role]) -> list[str]:
     if not any(server.agent is not None for server in state.servers):
         return ["no server runs an agent: this plan is advice, servers will not follow it by themselves"]
-    without = sum(server.agent is None for server in state.servers)
-    if policy.movable == "all" and without:
-        return [f"{without} of {len(state.servers)} servers run no agent: their moves are advice"]
+    free = [server for server in state.servers if roles[server.peer_id].why_not is None]
+    without = sum(server.agent is None for server in free)
+    if without:
+        return [f"{without} of the {len(free)} servers that may move run no agent: their moves are advice"]
     return []

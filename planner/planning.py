@@ -34,6 +34,9 @@ from solver.validator import Evaluation, evaluate
 STAYING_SHARE = 0.2
 """Share of the time limit in which newcomers are placed for comparison while nobody else moves."""
 
+ALWAYS_WORTH_IT = frozenset({"holes", "missing_replicas"})
+"""Stages whose gain passes whatever the least gain is."""
+
 
 def make_plan(
     state: SwarmState,
@@ -167,8 +170,10 @@ def _status(
     best = found.status is Status.OPTIMAL and objective.bound - objective.value <= 2 * found.rounding_slack
     if moves_anything:
         return "optimal" if best else "feasible"
-    # That there is nothing to do is a claim about all placements, so it needs a proof as well.
-    not_worth_it = not improves and found.bound - stay.objective < least_gain
+    # That there is nothing to do is a claim about all placements, so it needs a proof as well; the bound is
+    # about those only that have as few holes and missing replicas.
+    levels_proven = all(stage.proven for stage in found.stages if stage.name in ALWAYS_WORTH_IT)
+    not_worth_it = not improves and levels_proven and found.bound - stay.objective < least_gain
     return "nothing_to_do" if found.status is Status.OPTIMAL or not_worth_it else "feasible"
 
 
@@ -267,7 +272,6 @@ def _about_waves(before: Coverage, after: Coverage, waves: tuple[Wave, ...]) -> 
 
 def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, created_at: float) -> Plan:
     """A plan that asks for nothing, and says why nothing can be asked."""
-    before = _before(state)
     servers = tuple(
         PlannedServer(
             peer_id=server.peer_id,
@@ -285,7 +289,8 @@ def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, cr
         )
         for server in state.servers
     )
-    bottleneck = before.min_throughput
+    before, after = _before(state), _after(state, {server.peer_id: server.span for server in state.servers}, servers)
+    bottleneck = after.min_throughput
     return Plan(
         prefix=state.prefix,
         num_blocks=state.num_blocks,
@@ -293,8 +298,8 @@ def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, cr
         status="infeasible",
         state_fingerprint=state.fingerprint(),
         before=before,
-        after=before,
-        staying=Staying(bottleneck, bottleneck, before.holes),
+        after=after,
+        staying=Staying(bottleneck, bottleneck, after.holes),
         objective=Objective(bottleneck, bottleneck, 0.0, bottleneck),
         servers=servers,
         waves=(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import sys
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -17,6 +17,12 @@ DEFAULT_SECONDS_PER_BLOCK = 28.0
 DEFAULT_SECONDS_PER_CACHED_BLOCK = 7.0
 """The same without the download's share, for a block that is in the server's disk cache."""
 DEFAULT_TIME_LIMIT = 10.0
+
+MIN_HORIZON, MAX_HORIZON = 1e-3, 1e12
+MAX_SECONDS_PER_BLOCK = 1e7
+"""With these no penalty overflows, however large the swarm."""
+MAX_COUNT = 2**31 - 1
+MAX_WORKERS = 1024
 
 SEARCH_FIELDS = frozenset({"time_limit", "workers", "seed"})
 """Fields that say how to search, not what is wanted: they do not enter a plan's id."""
@@ -95,18 +101,23 @@ class Policy:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check("horizon", self.horizon, above=0.0, unit="seconds")
-        _check("time_limit", self.time_limit, above=0.0, unit="seconds")
+        _check("horizon", self.horizon, MIN_HORIZON, MAX_HORIZON, "seconds")
+        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+            raise PolicyInvalid(f"time_limit must be a finite number above 0 (seconds), not {self.time_limit}")
         if self.seconds_per_block is not None:
-            _check("seconds_per_block", self.seconds_per_block, least=0.0, unit="seconds")
-        _check("min_gain", self.min_gain.rps, least=0.0, unit="RPS")
-        _check("min_gain", self.min_gain.share, least=0.0, unit="share")
-        for name, least in (("max_moves", 0), ("max_loads", 0), ("min_replicas", 0), ("workers", 1), ("seed", 0)):
+            _check("seconds_per_block", self.seconds_per_block, 0.0, MAX_SECONDS_PER_BLOCK, "seconds")
+        _check("min_gain", self.min_gain.rps, 0.0, sys.float_info.max, "RPS")
+        _check("min_gain", self.min_gain.share, 0.0, sys.float_info.max, "share")
+        for name, least, most in (
+            ("max_moves", 0, MAX_COUNT),
+            ("max_loads", 0, MAX_COUNT),
+            ("min_replicas", 0, MAX_COUNT),
+            ("workers", 1, MAX_WORKERS),
+            ("seed", 0, MAX_COUNT),
+        ):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise PolicyInvalid(f"{name} must be {least} or more, not {value}")
-        if self.seed >= 2**31:
-            raise PolicyInvalid(f"seed must be below 2**31, not {self.seed}")
+            if value is not None and not least <= value <= most:
+                raise PolicyInvalid(f"{name} must be from {least} to {most}, not {value}")
         if self.movable not in (None, "all", "agents"):
             raise PolicyInvalid(f"movable must be 'all' or 'agents', not {self.movable!r}")
         for peer, span in (*self.pins, *self.spans):
@@ -121,23 +132,18 @@ class Policy:
         document["pins"] = [[peer, _json_span(span)] for peer, span in self.pins]
         document["spans"] = [[peer, _json_span(span)] for peer, span in self.spans]
         document["cordons"], document["drains"] = list(self.cordons), list(self.drains)
-        document["min_gain"] = {"rps": self.min_gain.rps, "share": self.min_gain.share}
+        document["min_gain"] = {"rps": float(self.min_gain.rps), "share": float(self.min_gain.share)}
+        # 7200 and 7200.0 are the same wish, and must give the same plan's id.
+        for name in ("horizon", "seconds_per_block", "time_limit"):
+            if document[name] is not None:
+                document[name] = float(document[name])
         return document
-
-
-def peers_named(policy: Policy) -> Iterable[str]:
-    """Every peer that the policy names, as it was written."""
-    yield from (peer for peer, _ in (*policy.pins, *policy.spans))
-    yield from policy.cordons
-    yield from policy.drains
 
 
 def _json_span(span: Span | None) -> list[int] | None:
     return None if span is None else [span.start, span.end]
 
 
-def _check(name: str, value: float, *, above: float | None = None, least: float | None = None, unit: str) -> None:
-    fits = math.isfinite(value) and (above is None or value > above) and (least is None or value >= least)
-    if not fits:
-        wanted = f"above {above:g}" if above is not None else f"{least:g} or more"
-        raise PolicyInvalid(f"{name} must be a finite number {wanted} ({unit}), not {value}")
+def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
+    if not least <= value <= most:  # NaN fails any comparison
+        raise PolicyInvalid(f"{name} must be a number from {least:g} to {most:g} ({unit}), not {value}")

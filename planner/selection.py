@@ -51,7 +51,7 @@ def resolve_policy(state: SwarmState, policy: Policy) -> Policy:
     Raises
     ------
     PolicyInvalid
-        If a peer is unknown or ambiguous, or a span told by the operator is outside the model.
+        If a peer is unknown or ambiguous, or a span told by the operator is outside the model or a newcomer's.
     InfeasibleDemands
         If what is asked of a server contradicts itself.
     """
@@ -64,7 +64,10 @@ def resolve_policy(state: SwarmState, policy: Policy) -> Policy:
     cordons, drains = {whole(peer) for peer in policy.cordons}, {whole(peer) for peer in policy.drains}
     for peer, span in spans.items():
         if span is not None and span.end > state.num_blocks:
-            raise PolicyInvalid(f"span {span} of {escape(peer)} is outside the model's 0:{state.num_blocks}")
+            where = f"outside the model's 0:{state.num_blocks}"
+            raise PolicyInvalid(f"--span {escape(peer)}={span} is {where}")
+        if find_peer(state, peer).span is None:
+            raise PolicyInvalid(f"--span {escape(peer)}={span}: it holds no blocks yet; --pin says where it is to go")
     for peer in sorted(drains & (cordons | set(pins))):
         raise InfeasibleDemands(f"{escape(peer)} is asked to drain and to stay: leave out --drain or --pin/--cordon")
     return replace(
@@ -139,6 +142,8 @@ def _role(
 
 def _why_constant(server: Server) -> str | None:
     """Why nobody can move the server, whatever the operator asks; None if it can be moved."""
+    if server.span is None and not (server.agent is not None and server.agent.capacity):
+        return "capacity unknown"
     if server.state is ServerState.JOINING:
         return "joining"
     if server.uncertain:

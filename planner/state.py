@@ -172,7 +172,10 @@ class SwarmState:
                     raise InputInvalid(f"{server.peer_id}: span {span} is outside the model's 0:{self.num_blocks}")
 
     def with_spans(self, spans: dict[str, Span]) -> SwarmState:
-        """The same state where the spans of some peers are known better than the reading says."""
+        """The same state where the spans of some peers are known better than the reading says.
+
+        What is still loading goes on loading: a JOINING server serves no more than before.
+        """
         servers = tuple(
             replace(
                 server,
@@ -180,14 +183,17 @@ class SwarmState:
                 seen=spans[server.peer_id],
                 uncertain=False,
                 offline=frozenset(),
-                serving=frozenset(range(*spans[server.peer_id])),
+                serving=frozenset(range(*spans[server.peer_id]))
+                if server.state is ServerState.ONLINE
+                else server.serving.intersection(range(*spans[server.peer_id])),
             )
             if server.peer_id in spans
             else server
             for server in self.servers
         )
         resolved = {server.peer_id for server in self.servers if server.uncertain and server.peer_id in spans}
-        warnings = tuple(w for w in self.warnings if not any(w.startswith(f"{peer}: ") for peer in resolved))
+        answered = tuple(f"--span {peer}=START:END" for peer in resolved)
+        warnings = tuple(warning for warning in self.warnings if not warning.endswith(answered))
         return replace(self, servers=servers, warnings=warnings)
 
     def fingerprint(self) -> str:

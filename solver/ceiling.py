@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from solver.problem import Problem
 
 MAX_SERVERS = 12
 """With more servers there are too many thresholds, and the sweep rarely ends within its nodes."""
 MAX_NODES = 60_000
-"""Nodes of one sweep; about 0.3 s."""
+"""Nodes of one sweep; up to about a second."""
+NODES_A_LOOK = 100
+"""Nodes between looks at whether to keep on."""
+NOISE = 1e-12
+"""Share of a sum within which floats are taken to be equal; the rounding slack covers it."""
 
 
-def bottleneck_ceiling(problem: Problem, reached: float) -> float | None:
+def bottleneck_ceiling(problem: Problem, reached: float, keep_on: Callable[[], bool] = lambda: True) -> float | None:
     """The largest bottleneck (RPS) that any placement without holes may have.
 
     Parameters
@@ -33,12 +37,15 @@ def bottleneck_ceiling(problem: Problem, reached: float) -> float | None:
         Move and load limits and forbidden spans are left out of account, which keeps the bound valid.
     reached
         The bottleneck (RPS) of a known placement.
+    keep_on
+        Asked often: False ends the sweeps, with what is proven so far.
 
     Returns
     -------
     float or None
         None where the problem is too large, or lengths are to be chosen. The bound is valid even where some
-        sweeps ran out of nodes: these count as if a placement existed.
+        sweeps ran out of nodes or time: these count as if a placement existed. It is exact but for the noise
+        of the floats, a share of `NOISE`.
     """
     free = [server for server in problem.servers if server.only is None]
     if len(free) > MAX_SERVERS or any(len(server.throughput) > 1 for server in free):
@@ -54,7 +61,7 @@ def bottleneck_ceiling(problem: Problem, reached: float) -> float | None:
     low, high = 0, len(thresholds)
     while low < high:
         middle = (low + high) // 2
-        if _Sweep(base, movers, thresholds[middle]).may_succeed():
+        if _Sweep(base, movers, thresholds[middle], keep_on).may_succeed():
             low = middle + 1
         else:
             high = middle
@@ -62,30 +69,27 @@ def bottleneck_ceiling(problem: Problem, reached: float) -> float | None:
 
 
 def _thresholds(base: Sequence[float], rps: Sequence[float], reached: float) -> list[float]:
-    """All values above `reached` that the throughput of a block can take, ascending, equal ones merged."""
+    """All values above `reached` that the throughput of a block can take, ascending."""
     sums = {0.0}
     for value in rps:
         sums |= {one + value for one in sums}
     values = sorted({level + one for level in set(base) for one in sums})
-    merged: list[float] = []
-    for value in values[bisect_right(values, reached + _tolerance(reached)) :]:
-        if not merged or value > merged[-1] + _tolerance(value):
-            merged.append(value)
-        else:
-            merged[-1] = value
-    return merged
-
-
-def _tolerance(value: float) -> float:
-    return 1e-9 * max(1.0, abs(value))
+    return values[bisect_right(values, reached * (1 + NOISE)) :]
 
 
 class _Sweep:
     """Whether these movers can bring every block to the threshold."""
 
-    def __init__(self, base: Sequence[float], movers: Sequence[tuple[float, int]], threshold: float) -> None:
+    def __init__(
+        self,
+        base: Sequence[float],
+        movers: Sequence[tuple[float, int]],
+        threshold: float,
+        keep_on: Callable[[], bool] = lambda: True,
+    ) -> None:
         blocks = len(base)
-        threshold -= 2 * _tolerance(threshold)
+        threshold *= 1 - NOISE
+        self._keep_on = keep_on
         self._blocks = blocks
         self._need = [max(0.0, threshold - rps) for rps in base]
         self._rest = [0.0] * (blocks + 1)
@@ -104,6 +108,8 @@ class _Sweep:
     def _from(self, block: int, unused: tuple[int, ...], active: tuple[tuple[int, float], ...]) -> bool:
         """Whether the blocks from `block` on can be supplied; `active` holds ends and RPS, sorted."""
         self._nodes += 1
+        if self._nodes % NODES_A_LOOK == 0 and not self._keep_on():
+            self._nodes = MAX_NODES
         if self._nodes > MAX_NODES:
             return True
         while block < self._blocks:
@@ -120,7 +126,7 @@ class _Sweep:
             return True
         volume = math.fsum(rps * (end - block) for end, rps in active)
         volume += math.fsum(self._movers[i][0] * self._movers[i][1] for i in unused)
-        if volume < self._rest[block] * (1 - 1e-12):
+        if volume < self._rest[block] * (1 - NOISE):
             return False
         key = (block, unused, active)
         if key in self._failed:

@@ -39,25 +39,26 @@ class StartingPoint:
 
 
 def starting_point(
-    problem: Problem, seed: int, hints: tuple[Placement, ...], keep_on: Callable[[float | None], bool]
+    problem: Problem, seed: int, given: StartingPoint, keep_on: Callable[[float | None], bool]
 ) -> StartingPoint:
-    """Collect placements from `hints` and all of this module's sources.
+    """Collect placements from all of this module's sources.
 
     Parameters
     ----------
+    given
+        What is known already; it stays as it is.
     keep_on
         Asked often with the best objective so far (RPS); False ends the search.
     """
     best = StartingPoint(problem)
-    best.offer(hints)
-    staying = _nobody_moves(problem)
-    best.offer([staying])
+    best.placement, best.worth = given.placement, given.worth
 
     def ask() -> bool:
         return keep_on(None if best.worth is None else best.worth.objective)
 
     if best.placement is None:
         return best
+    staying = nobody_moves(problem)
     best.offer(_petals_rule(problem, best.placement, seed, ask))
     rounds = 0
     while ask() and (len(problem.servers) > FEW_SERVERS or rounds < FEW_ROUNDS):
@@ -66,7 +67,7 @@ def starting_point(
     return best
 
 
-def _nobody_moves(problem: Problem) -> Placement:
+def nobody_moves(problem: Problem) -> Placement:
     """Everyone stays who may; pinned servers take their span, others join one by one where the Petals rule says."""
     spans: dict[int, Span] = {}
     throughput = np.array(problem.base_throughput)

@@ -18,7 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ from solver.scaling import choose_scale
 
 MAX_LUMPS = 2**13
 """Most values that the bottleneck is restricted to."""
+MAX_LEVELS = 2**14
+"""Most values of the level below which blocks count as weakest."""
 
 Expr = Any
 """A linear expression of CP-SAT, whose classes differ between versions of OR-Tools."""
@@ -62,16 +66,15 @@ def _group(problem: Problem, members: Sequence[int]) -> Group:
     server: Server = problem.servers[members[0]]
     starts, ends = problem.candidates(server)
     throughput = np.array([server.throughput[int(length)] for length in ends - starts])
-    seconds = np.array(server.load_seconds, dtype=np.float64)
+    seconds = list(server.load_seconds)
     if server.current is not None:
-        seconds[server.current.start : server.current.end] = 0.0
+        seconds[server.current.start : server.current.end] = [0.0] * server.current.length
         kept = np.maximum(0, np.minimum(ends, server.current.end) - np.maximum(starts, server.current.start))
         moves = ((starts != server.current.start) | (ends != server.current.end)).astype(np.int64)
         distance = np.abs(starts - server.current.start)
     else:
         kept, moves, distance = np.zeros_like(starts), np.ones_like(starts), np.zeros_like(starts)
-    before = np.concatenate(([0.0], np.cumsum(seconds)))
-    penalty = throughput * np.maximum(0.0, before[ends] - before[starts]) / problem.horizon
+    penalty = throughput * _sums(seconds, starts, ends) / problem.horizon
     least = float(penalty.min())
     return Group(
         tuple(members),
@@ -86,6 +89,17 @@ def _group(problem: Problem, members: Sequence[int]) -> Group:
     )
 
 
+def _sums(values: Sequence[float], starts: Ints, ends: Ints) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Sum of ``values[start:end]`` for each pair, rounded once: spans that cost the same cost exactly the same.
+
+    Differences of cumulated floats would not: rounded up to units, their noise would decide ties.
+    """
+    exact = [Fraction(value) for value in values]
+    unit = max(value.denominator for value in exact)
+    before = list(accumulate((value.numerator * (unit // value.denominator) for value in exact), initial=0))
+    return np.array([(before[end] - before[start]) / unit for start, end in zip(starts, ends, strict=True)])
+
+
 class PlacementModel:
     """Variables, constraints and the expressions of all priorities.
 
@@ -97,6 +111,8 @@ class PlacementModel:
         A number of holes that is known to suffice.
     ceiling
         A proven upper bound on the bottleneck in RPS, where one is known.
+    reached
+        The objective (RPS) of a placement without holes or missing replicas, where one is known.
 
     Attributes
     ----------
@@ -111,7 +127,9 @@ class PlacementModel:
         evenly over the blocks that are sure to be covered.
     """
 
-    def __init__(self, problem: Problem, holes: int, ceiling: float | None = None) -> None:
+    def __init__(
+        self, problem: Problem, holes: int, ceiling: float | None = None, reached: float | None = None
+    ) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.groups = [_group(problem, members) for members in servers_by_identity(problem.servers)]
@@ -123,18 +141,22 @@ class PlacementModel:
             len(group.members) * float(np.max(group.throughput * (group.ends - group.starts))) for group in self.groups
         )
         self.bottleneck_limit = self._total / max(1, problem.num_blocks - holes)
+        # Not from the ceiling, which a short time limit may leave higher: the same problem has the same scale.
+        self._choose_scale(reached)
         if ceiling is not None:
             self.bottleneck_limit = min(self.bottleneck_limit, ceiling)
-        self._choose_scale()
         self._variables()
         self._constraints()
 
     # Scaling ---------------------------------------------------------------------------------------------
 
-    def _choose_scale(self) -> None:
-        # A move whose penalty exceeds every bottleneck is never worth it, however much it exceeds it by:
-        # capped, such penalties don't eat up the resolution of all others.
-        capped = [np.minimum(group.penalty, 2.0 * self.bottleneck_limit) for group in self.groups]
+    def _choose_scale(self, reached: float | None) -> None:
+        # A move whose penalty alone brings every bottleneck below what is reached is never worth it, however
+        # far below: capped, such penalties don't eat up the resolution of all others. Where holes or replicas
+        # may force moves nothing is known to be reached, and every penalty counts in full.
+        cap = math.inf if reached is None else 2.0 * (self.bottleneck_limit - reached - self.fixed_penalty)
+        cap = max(cap, 2.0 * self.bottleneck_limit)
+        capped = [np.minimum(group.penalty, cap) for group in self.groups]
         sizes = [len(group.members) for group in self.groups]
         rows = [
             base + math.fsum(sizes[g] * float(self.groups[g].throughput[k]) for g, k in covering)
@@ -267,14 +289,26 @@ class PlacementModel:
 
         The sum of the k smallest of some numbers c is ``max over u of k * u - sum(max(0, u - c))``
         (Ogryczak and Tamir, "Minimizing the sum of the k largest functions in linear time", 2003).
+
+        The level u only takes the values that a block's throughput can take, or where these are too many, those
+        of a fine grid, which can cost a step of it for each of the k. While just k blocks are below the level,
+        raising it changes nothing, and CP-SAT's propagation would do so unit by unit, deaf to its time limit.
         """
         blocks = self.problem.num_blocks
-        limit = int(self.scale.down(self._total)) + 1
-        level = self.model.new_int_var(0, limit, "level")
+        weakest = -(-blocks // 4)
+        if weakest == blocks:
+            return self.throughput(0)
+        # The next larger throughput is at most the mean of all those that are not among the weakest.
+        limit = int(self.scale.down(self._total / (blocks - weakest))) + 1
+        values = self._lumps
+        if values is None or values.size > MAX_LEVELS:
+            values = np.arange(0, limit + 1, -(-limit // MAX_LEVELS), dtype=np.int64)
+        domain = cp_model.Domain.from_values(values[values <= limit].tolist())
+        level = self.model.new_int_var_from_domain(domain, "level")
         below = [self.model.new_int_var(0, limit, "") for _ in range(blocks)]
         for block, shortfall in enumerate(below):
             self.model.add(shortfall >= level - self.throughput(block))
-        return -(-blocks // 4) * level - cp_model.LinearExpr.sum(below)
+        return weakest * level - cp_model.LinearExpr.sum(below)
 
     def distance(self) -> Expr:
         """Sum of the distances between present and target starts, in blocks."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from solver.problem import Floats, Ints
 
+MAX_EXPONENT = 256
+"""Beyond it throughput is too small to tell from none, and near the ends of the floats."""
 MAX_ROW_SUM = 2**30
 """Coefficients of a row must sum below 2^31, or CP-SAT's presolve may certify a wrong optimum
 (https://github.com/google/or-tools/issues/5293); half of that leaves room for levels and big-M terms."""
@@ -54,4 +56,5 @@ def choose_scale(largest_row_sum: float) -> Scale:
     """The finest scale at which a row whose coefficients sum to `largest_row_sum` RPS stays below `MAX_ROW_SUM`."""
     if largest_row_sum <= 0:
         return Scale(0)
-    return Scale(math.floor(math.log2(MAX_ROW_SUM / largest_row_sum)))
+    _, exponent = math.frexp(largest_row_sum)
+    return Scale(min(MAX_ROW_SUM.bit_length() - 1 - exponent, MAX_EXPONENT))

@@ -17,6 +17,8 @@ SUBSOLVERS = ("max_lp", "core")
 """CP-SAT's own choice for two workers hardly uses the linear relaxation, which is this program's strength."""
 GRACE_SECONDS = 0.2
 """How long CP-SAT may take to see by itself that its time is over."""
+STOP_SECONDS = 2.0
+"""How long a search that is broken off is waited for."""
 REPORT_SECONDS = 0.1
 """How often a running search is looked at."""
 
@@ -96,7 +98,11 @@ def run(
                 reported = time.monotonic()
                 watch(incumbents.objective, bounds[0])
     except BaseException:
-        solver.stop_search()
+        # Until it heeds: a search that has only just begun does not hear the first call.
+        give_up = time.monotonic() + STOP_SECONDS
+        while thread.is_alive() and time.monotonic() < give_up:
+            solver.stop_search()
+            thread.join(REPORT_SECONDS / 2)
         raise
     if failure:
         raise failure[0]

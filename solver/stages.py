@@ -8,20 +8,21 @@ import time
 from collections.abc import Callable
 
 from solver.ceiling import bottleneck_ceiling
-from solver.hint import starting_point
+from solver.hint import StartingPoint, nobody_moves, starting_point
 from solver.model import Expr, PlacementModel
 from solver.problem import Limits, Placement, Problem, Progress, Solution, Stage, Status
+from solver.scaling import MAX_ROW_SUM
 from solver.search import REPORT_SECONDS, Outcome, run
 from solver.validator import Evaluation, InvalidPlacement, evaluate
 
 START_SHARE = 0.3
 """Share of the time limit that the local search for a start may take."""
+CEILING_SHARE = 0.5
+"""Share of the time limit at which the sweeps for a bound on the bottleneck end."""
 OBJECTIVE_SHARE = 0.9
 """Share of the time left that the objective may take before the tie-breaks get theirs."""
 TIE_BREAKS = frozenset({"loads", "moves", "weakest", "distance", "order"})
 """Stages that choose among placements of one objective: cut short, they leave its proof untouched."""
-LARGEST_WEIGHT = 2**40
-"""In the lexicographic tie-break so many servers share a solve as keep their weights below this."""
 
 
 class Infeasible(ValueError):
@@ -51,7 +52,7 @@ def solve(
     -------
     Solution
         Its placement keeps all demands (`solver.validator.evaluate` has seen it) and is never worse than the
-        starting point.
+        hints and staying. What chance and time limit found on the way never sways a proven result.
 
     Raises
     ------
@@ -87,16 +88,19 @@ class _StagedSearch:
         self._best: Placement | None = None
 
     def solve(self, hints: tuple[Placement, ...]) -> Solution:
-        start = starting_point(self._problem, self._limits.seed, hints, self._look_for_a_start)
+        given = StartingPoint(self._problem)
+        given.offer([*hints, nobody_moves(self._problem)])
+        start = starting_point(self._problem, self._limits.seed, given, self._keep_on(START_SHARE))
         self._best = start.placement
-        bound = self._search(start.worth)
+        bound = self._search(start.worth, given.worth)
         if self._best is None:
             raise Infeasible("no placement that keeps all demands was found in time")
         worth = evaluate(self._problem, self._best)
-        # Better by less than a unit is better all the same, but the integers cannot see it.
-        if start.placement is not None and start.worth is not None and start.worth.better_than(worth):
-            self._best, worth = start.placement, start.worth
         proven = all(stage.proven for stage in self._stages if stage.name not in TIE_BREAKS)
+        # Better by less than a unit is better all the same, but the integers cannot see it.
+        known = given if proven else start
+        if known.placement is not None and known.worth is not None and known.worth.better_than(worth):
+            self._best, worth = known.placement, known.worth
         slack = self._model.rounding_slack
         return Solution(
             placement=self._best,
@@ -109,13 +113,15 @@ class _StagedSearch:
             interrupted=self._stop.is_set(),
         )
 
-    def _search(self, start: Evaluation | None) -> float:
+    def _search(self, start: Evaluation | None, given: Evaluation | None) -> float:
         """Go through the stages; a proven bound on the objective in RPS."""
         holes = self._problem.num_blocks if start is None else start.holes
         ceiling = None
         if start is not None and not holes:
-            ceiling = bottleneck_ceiling(self._problem, start.min_throughput)
-        self._model = model = PlacementModel(self._problem, holes, ceiling)
+            sweep_on = self._keep_on(CEILING_SHARE)
+            ceiling = bottleneck_ceiling(self._problem, start.min_throughput, lambda: sweep_on(start.objective))
+        reached = None if given is None or given.holes or given.missing_replicas else given.objective
+        self._model = model = PlacementModel(self._problem, holes, ceiling, reached)
         if holes:
             self._stage("holes", model.count_holes())
         else:
@@ -124,7 +130,14 @@ class _StagedSearch:
             self._stage("missing_replicas", model.missing_replicas())
         if start is not None and not start.holes and not start.missing_replicas:
             model.restrict_bottleneck(start.objective)
-        limit = self._stage("objective", model.objective(), maximize=True, unit=model.scale.rps, share=OBJECTIVE_SHARE)
+        limit = self._stage(
+            "objective",
+            model.objective(),
+            maximize=True,
+            unit=model.scale.rps,
+            offset=-model.fixed_penalty,
+            share=OBJECTIVE_SHARE,
+        )
         if self._best is not None and not (self._stages[-1].proven and self._is_unique(self._best)):
             self._break_ties()
         bound = model.bottleneck_limit if limit is None else min(model.bottleneck_limit, limit * model.scale.rps)
@@ -141,32 +154,43 @@ class _StagedSearch:
     # One stage -------------------------------------------------------------------------------------------
 
     def _stage(
-        self, name: str, expression: Expr, *, maximize: bool = False, unit: float = 1.0, share: float = 1.0
+        self,
+        name: str,
+        expression: Expr,
+        *,
+        maximize: bool = False,
+        unit: float = 1.0,
+        offset: float = 0.0,
+        share: float = 1.0,
     ) -> float | None:
-        """Optimize `expression` and hold what was reached; the proven bound on it, None if there is none."""
+        """Optimize `expression` and hold what was reached; the proven bound on it, None if there is none.
+
+        What is told of it is `unit` times its value, and `offset` more.
+        """
         model = self._model.model
         model.clear_objective()
         (model.maximize if maximize else model.minimize)(expression)
         began = time.monotonic()
-        outcome = self._run(name, unit, self._left() * share)
+        outcome = self._run(name, self._left() * share, unit, offset)
         level = None if outcome.objective is None else round(outcome.objective)
         if level is not None:
             model.add(expression >= level if maximize else expression <= level)
-        value = None if level is None else level * unit
+        value = None if level is None else level * unit + offset
         self._stages.append(Stage(name, value, outcome.proven and level is not None, time.monotonic() - began))
         return outcome.bound
 
     def _stage_in_order(self, positions: list[Expr], spans: int) -> None:
         """The lexicographically smallest targets, a few servers a solve, weighted by powers of `spans`."""
         began, proven = time.monotonic(), True
-        chunk = max(1, int(math.log(LARGEST_WEIGHT, max(2, spans))))
+        # A server's own coefficients sum to half the square of `spans`, and each before it has `spans` times more.
+        chunk = max(1, int(math.log(MAX_ROW_SUM, max(2, spans))) - 1)
         for first in range(0, len(positions), chunk):
             some = positions[first : first + chunk]
             weighted = sum(position * spans**power for power, position in enumerate(reversed(some)))
             model = self._model.model
             model.clear_objective()
             model.minimize(weighted)
-            outcome = self._run("order", 1.0, self._left())
+            outcome = self._run("order", self._left())
             proven = proven and outcome.proven
             if not proven or outcome.objective is None:
                 break
@@ -180,11 +204,11 @@ class _StagedSearch:
         model.add(other <= self._model.differs_from(placement))
         model.clear_objective()
         model.maximize(other)
-        outcome = self._run("ties", 1.0, self._left())
+        outcome = self._run("ties", self._left())
         self._best = placement
         return outcome.proven and outcome.objective == 0
 
-    def _run(self, name: str, unit: float, seconds: float) -> Outcome:
+    def _run(self, name: str, seconds: float, unit: float = 1.0, offset: float = 0.0) -> Outcome:
         """One solve from the best placement so far, which it replaces by what it finds."""
         if seconds <= 0 or self._stop.is_set():
             return Outcome(None, None, None, proven=False, infeasible=False)
@@ -192,8 +216,7 @@ class _StagedSearch:
             self._model.hint(self._best)
 
         def watch(incumbent: float | None, bound: float | None) -> None:
-            offset = self._model.fixed_penalty if name == "objective" else 0.0
-            level, limit = (None if units is None else units * unit - offset for units in (incumbent, bound))
+            level, limit = (None if units is None else units * unit + offset for units in (incumbent, bound))
             self._progress(Progress(name, time.monotonic() - self._began, level, limit))
 
         outcome = run(
@@ -211,12 +234,17 @@ class _StagedSearch:
             evaluate(self._problem, self._best)
         return outcome
 
-    def _look_for_a_start(self, objective: float | None) -> bool:
-        elapsed = time.monotonic() - self._began
-        if elapsed - self._reported >= REPORT_SECONDS:
-            self._reported = elapsed
-            self._progress(Progress("start", elapsed, objective, None))
-        return elapsed < self._limits.seconds * START_SHARE and not self._stop.is_set()
+    def _keep_on(self, share: float) -> Callable[[float | None], bool]:
+        """What reports the best objective so far, and says whether this share of the time limit is left."""
+
+        def ask(objective: float | None) -> bool:
+            elapsed = time.monotonic() - self._began
+            if elapsed - self._reported >= REPORT_SECONDS:
+                self._reported = elapsed
+                self._progress(Progress("start", elapsed, objective, None))
+            return elapsed < self._limits.seconds * share and not self._stop.is_set()
+
+        return ask
 
     def _left(self) -> float:
         return self._limits.seconds - (time.monotonic() - self._began)
