@@ -138,16 +138,10 @@ def test_a_plan_that_is_not_the_best_is_owned_up_to(monkeypatch):
     stop = threading.Event()
     stop.set()
     hole = swarm(online("a", 0, 2), online("b", 0, 2))
-    solve = explain.solve
-
-    def unstopped(problem, limits, **kwargs):
-        return solve(problem, limits, **{**kwargs, "stop": threading.Event()})
-
-    monkeypatch.setattr(explain, "solve", unstopped)
-    original = explain.explain_plan
+    explain_plan = explain.explain_plan
     monkeypatch.setattr(
         "planner.planning.explain_plan",
-        lambda formulation, plan, workers, progress, stop: original(
+        lambda formulation, plan, workers, progress, _: explain_plan(
             formulation, plan, workers, progress, threading.Event()
         ),
     )
