@@ -16,12 +16,13 @@ from planner.errors import PlanSwarmError
 from planner.plan import Plan
 from planner.policy import MinGain, Policy
 from planner.state import SwarmState
+from solver.problem import Span
 
 if TYPE_CHECKING:
     from planner.planning import make_plan
     from planner.reading import load_state
 
-__all__ = ["MinGain", "Plan", "PlanSwarmError", "Policy", "SwarmState", "load_state", "make_plan"]
+__all__ = ["MinGain", "Plan", "PlanSwarmError", "Policy", "Span", "SwarmState", "load_state", "make_plan"]
 
 # Imported when first asked for: planning needs OR-Tools, which takes long to import and is not on every server.
 _LAZY = {"load_state": "planner.reading", "make_plan": "planner.planning"}

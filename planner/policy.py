@@ -117,8 +117,7 @@ class Policy:
         ):
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                wanted = f"{least} or more" if value < least else f"at most {most}"
-                raise PolicyInvalid(f"{name} must be {wanted}, not {value}")
+                raise PolicyInvalid(f"{name} must be from {least} to {most}, not {value}")
         if self.movable not in (None, "all", "agents"):
             raise PolicyInvalid(f"movable must be 'all' or 'agents', not {self.movable!r}")
         for peer, span in (*self.pins, *self.spans):
