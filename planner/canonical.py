@@ -16,8 +16,8 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees the old file or the new one, never a part.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `content` (text as UTF-8) to `path` so that a reader sees the old file or the new one, never a part.
 
     Raises
     ------
@@ -33,8 +33,8 @@ def write_whole(path: Path, text: str) -> None:
         if not path.parent.is_dir():
             raise OutputUnwritable(f"cannot write {path}: its folder {path.parent} does not exist; make it first")
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

@@ -18,6 +18,10 @@ CLOCK_SKEW = 3.0
 """Seconds by which peers' clocks may differ (hivemind's own limit): so long an expired record still counts."""
 REFRESH = 60.0
 """Seconds between two announcements of a Petals server: records further apart are not of the same one."""
+MAX_LIFETIME = 3600.0
+"""Seconds after the reading by which a record must expire. Petals' records live for two minutes, and for a few times
+that where an operator refreshes them less often; the newest record of a peer speaks for it, so one that lives for years
+would have the last word for as long."""
 MAX_HELD = 2_000_000
 """Blocks that all servers hold together, counted for each server: far above any swarm, and bounds memory."""
 
@@ -41,7 +45,8 @@ def decode(
     num_blocks
         Number of blocks of the model.
     read_at
-        Unix time of the reading; a record counts if it expired at most `CLOCK_SKEW` before.
+        Unix time of the reading; a record counts if it expired at most `CLOCK_SKEW` before, and is dropped with a
+        warning if it expires more than `MAX_LIFETIME` after.
     records, agents
         Raw block records and raw agents' records, in any order; see `planner.records` for their form. One
         that is not in order is dropped with a warning and changes nothing else.
@@ -59,9 +64,8 @@ def decode(
     if not abs(read_at) < 1e15:
         raise InputInvalid("read_at must be the Unix time of the reading, in seconds")
     found = Notes(notes, rejections)
-    oldest = read_at - CLOCK_SKEW
-    by_peer, expired = _live_records(prefix, num_blocks, oldest, records, found)
-    agent_of = _live_agents(num_blocks, oldest, agents, found)
+    by_peer, expired = _live_records(prefix, num_blocks, read_at, records, found)
+    agent_of = _live_agents(num_blocks, read_at, agents, found)
 
     servers: list[Server] = []
     held = 0
@@ -85,7 +89,7 @@ def decode(
 
 
 def _live_records(
-    prefix: str, num_blocks: int, oldest: float, records: Iterable[object], notes: Notes
+    prefix: str, num_blocks: int, read_at: float, records: Iterable[object], notes: Notes
 ) -> tuple[dict[str, dict[int, Record]], int]:
     """Of each peer and block the newest record that is alive, and how many valid ones had expired."""
     newest: dict[str, dict[int, set[Record]]] = {}
@@ -97,8 +101,10 @@ def _live_records(
         record = read_record(raw, prefix, num_blocks)
         if isinstance(record, Rejection):
             notes.drop(record)
-        elif record.expiration < oldest:
+        elif record.expiration < read_at - CLOCK_SKEW:
             expired += 1
+        elif record.expiration > read_at + MAX_LIFETIME:
+            notes.drop(Rejection(record.peer_id, _TOO_LONG, record.block))
         else:
             of_peer = newest.setdefault(record.peer_id, {})
             rivals = of_peer.get(record.block, set())
@@ -123,6 +129,9 @@ def _live_records(
     return chosen, expired
 
 
+_TOO_LONG = f"it expires over {MAX_LIFETIME / 3600:g} h after the reading, which no server's own record does"
+
+
 def _of_another_model(raw: object, prefix: str) -> bool:
     uid = raw.get("uid") if isinstance(raw, dict) else None
     return isinstance(uid, str) and "." in uid and uid.rpartition(".")[0] != prefix
@@ -138,7 +147,7 @@ def _preferred(rivals: set[Record]) -> Record:
     return min(rivals, key=lambda record: (_RANK[record.state], repr(record)))
 
 
-def _live_agents(num_blocks: int, oldest: float, agents: Iterable[object], notes: Notes) -> dict[str, Agent]:
+def _live_agents(num_blocks: int, read_at: float, agents: Iterable[object], notes: Notes) -> dict[str, Agent]:
     """Of each peer the newest agent's record that is alive."""
     newest: dict[str, AgentRecord] = {}
     doubtful: dict[str, float] = {}
@@ -147,7 +156,10 @@ def _live_agents(num_blocks: int, oldest: float, agents: Iterable[object], notes
         if isinstance(record, Rejection):
             notes.drop(record)
             continue
-        if record.expiration < oldest:
+        if record.expiration < read_at - CLOCK_SKEW:
+            continue
+        if record.expiration > read_at + MAX_LIFETIME:
+            notes.drop(Rejection(record.peer_id, _TOO_LONG, what="agent's record"))
             continue
         rival = newest.setdefault(record.peer_id, record)
         if record.expiration == rival.expiration and record != rival:

@@ -29,3 +29,23 @@ class InfeasibleDemands(PlanSwarmError):
 
 class OutputUnwritable(PlanSwarmError):
     """The output cannot be written; what stood there before is untouched."""
+
+
+class SwarmUnreachable(PlanSwarmError):
+    """No node of the swarm's DHT could be reached, or none answered in time."""
+
+
+class PartialReading(PlanSwarmError):
+    """The swarm was read, but keys are likely to be missing: nothing may be acted on."""
+
+
+class KeyUnusable(PlanSwarmError):
+    """A key or its file cannot be made, read or trusted: it exists already, others may read it, wrong passphrase."""
+
+
+class EnvelopeRefused(PlanSwarmError):
+    """A signed envelope is not what it should be, or what is to be signed does not fit into one."""
+
+
+class Drifted(PlanSwarmError):
+    """The swarm is no longer as the plan found it."""

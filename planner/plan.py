@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -212,11 +213,10 @@ class Plan:
     @property
     def plan_id(self) -> str:
         """Hash of what the plan asks for: prefix, fingerprint, policy, targets and waves; no times or bounds."""
-        policy = {name: value for name, value in self.search.policy.to_json().items() if name not in SEARCH_FIELDS}
-        targets = [[server.peer_id, _span(server.target)] for server in self.servers]
-        waves = [sorted(wave.moves) for wave in self.waves]
-        text = canonical_json([VERSION, self.prefix, self.state_fingerprint, policy, targets, waves, self.floor])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        targets = [(server.peer_id, server.target) for server in self.servers]
+        waves = [wave.moves for wave in self.waves]
+        settings = self.search.policy.to_json()
+        return identify(self.prefix, self.state_fingerprint, settings, targets, waves, self.floor)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the JSON document of `planner/schema/plan.schema.json`."""
@@ -270,6 +270,34 @@ class Plan:
                 for explanation in self.explanations
             ]
         return document
+
+
+def identify(
+    prefix: str,
+    fingerprint: str,
+    settings: Mapping[str, Any],
+    targets: Iterable[tuple[str, Span | None]],
+    waves: Iterable[Iterable[str]],
+    floor: float,
+) -> str:
+    """The id of a plan, from what its JSON document holds as well.
+
+    Parameters
+    ----------
+    settings
+        The policy as JSON; how to search does not enter.
+    targets
+        Peer ids with their targets, ascending by peer id.
+    waves
+        The peers that move in each wave.
+    floor
+        RPS.
+    """
+    policy = {name: value for name, value in settings.items() if name not in SEARCH_FIELDS}
+    spans = [[peer_id, _span(target)] for peer_id, target in targets]
+    orders = [sorted(moves) for moves in waves]
+    text = canonical_json([VERSION, prefix, fingerprint, policy, spans, orders, floor])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _span(span: Span | None) -> list[int] | None:

@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import sys
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +19,9 @@ from planner.text import escape, show, some
 
 DUMP_FORMAT, DUMP_VERSION = "plan-swarm.dht-dump", 1
 MAX_BYTES = 128 * 2**20
-"""The most that is read of any input."""
+"""The most that is read of any input, and the most that comes out of a compressed one."""
+GZIP_MAGIC = b"\x1f\x8b"
+"""The first bytes of what gzip made; no JSON text begins so."""
 MAX_VALUES = 10_000_000
 """The most JSON values that are parsed: with `MAX_BYTES` this bounds the memory."""
 MAX_DIGITS = 400
@@ -33,7 +36,8 @@ def load_state(
     Parameters
     ----------
     source
-        The path of a JSON file, ``"-"`` for standard input, or the parsed document.
+        The path of a JSON file, ``"-"`` for standard input, or the parsed document. What gzip compressed is read
+        too, whatever its name.
     prefix
         The model's DHT prefix; None where the source holds one model only.
     num_blocks
@@ -42,7 +46,7 @@ def load_state(
     Raises
     ------
     InputUnreadable
-        If the source cannot be read, is too large, or is not JSON.
+        If the source cannot be read, is too large (compressed or not), or is not JSON.
     InputInvalid
         If it is JSON of another kind or version, or lacks what it must have.
     NothingToPlan
@@ -52,7 +56,7 @@ def load_state(
         name, document = "the document given", source
     else:
         name = "standard input" if source == "-" else escape(os.fspath(source))
-        document = _parse(_read(source, name), name)
+        document = _parse(_unzip(_read(source, name), name), name)
     try:
         return _state(document, prefix, num_blocks)
     except (InputInvalid, NothingToPlan) as error:
@@ -82,6 +86,27 @@ def _read(source: str | os.PathLike[str], name: str) -> bytes:
             f"{name} has over {MAX_BYTES >> 20} MiB, the most that is read; dump one model only, without next_pings"
         )
     return data
+
+
+def _unzip(data: bytes, name: str) -> bytes:
+    """Decompress what gzip made, up to `MAX_BYTES`; return anything else as it is."""
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    # One member, by hand: GzipFile would walk through millions of empty ones.
+    unzipper = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        content = unzipper.decompress(data, MAX_BYTES + 1)
+    except zlib.error:
+        raise InputUnreadable(f"{name} is not what gzip makes, though it begins so; dump it again") from None
+    if len(content) > MAX_BYTES:
+        raise InputUnreadable(
+            f"{name} holds over {MAX_BYTES >> 20} MiB once decompressed, the most that is read; dump one model only"
+        )
+    if not unzipper.eof:
+        raise InputUnreadable(f"{name} ends in the middle of its compressed data; was it cut short?")
+    if unzipper.unused_data:
+        raise InputUnreadable(f"{name} holds something after its compressed data; dump it again")
+    return content
 
 
 def _read_stream(stream: BinaryIO) -> bytes:

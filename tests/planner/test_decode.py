@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.canonical import canonical_json
-from planner.decode import MAX_HELD, decode
+from planner.decode import MAX_HELD, MAX_LIFETIME, decode
 from planner.errors import InputInvalid, NothingToPlan
 from planner.notes import MAX_DROPPED_LINES
 from planner.state import ServerState
@@ -74,6 +74,21 @@ def test_a_record_counts_up_to_three_seconds_after_it_expired(expiration, counts
     state = read([record(0, "a", at=expiration), record(1, "b")])
     assert ("a" in [server.peer_id for server in state.servers]) == counts
     assert state.warnings == ()
+
+
+@pytest.mark.parametrize(("lifetime", "counts"), [(MAX_LIFETIME, True), (MAX_LIFETIME + 0.001, False), (1e9, False)])
+def test_a_record_that_lives_for_years_has_no_word(lifetime, counts):
+    state = read([record(0, rps=7, span=(0, 3)), record(1, at=NOW + lifetime, rps=9, span=(0, 9))])
+    (server,) = state.servers
+    assert server.span == (Span(0, 9) if counts else Span(0, 3))
+    assert [warning.partition(": it")[0] for warning in state.warnings] == (
+        [] if counts else ["a: dropped its record of block 1"]
+    )
+
+
+def test_an_agents_record_that_lives_for_years_has_no_word():
+    (warning,) = read([record(0)], [agent(at=NOW + MAX_LIFETIME + 1, capacity=30)]).warnings
+    assert warning.startswith("a: dropped its agent's record: it expires over 1 h after the reading")
 
 
 def test_a_peer_that_both_expired_and_is_alive_counts_with_what_is_alive():

@@ -1,0 +1,1 @@
+"""What runs beside Petals: the only code that imports it, in functions, so that nothing here is heavy to import."""

@@ -1,0 +1,99 @@
+"""The demo swarm on a terminal: start it, say how to plan it, keep it until it is ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
+
+
+def run(
+    write: Callable[[str], None] = print, servers: Sequence[ServerSpec] = LAYOUT, *, timeout: float = START_TIMEOUT
+) -> None:
+    """Start a swarm, say how to plan it, and keep it until Ctrl-C, SIGTERM or the terminal's end.
+
+    Parameters
+    ----------
+    write
+        Is given each line as it comes.
+    servers, timeout
+        As of `DemoSwarm`.
+
+    Raises
+    ------
+    DemoSwarmFailed
+        If it does not come up, or a server breaks down; a server that is killed is only reported.
+    SystemExit
+        On SIGTERM or SIGHUP, when everything is down; Ctrl-C is the normal end and returns.
+    """
+    with _ended_by_signals(), suppress(KeyboardInterrupt):
+        write(f"Starting a DHT and {len(servers)} Petals servers on this machine, on its CPU ...")
+        started = time.monotonic()
+        with DemoSwarm(servers, timeout=timeout) as swarm:
+            write(f"All {len(servers)} are ONLINE after {time.monotonic() - started:.0f} s.")
+            for line in describe(swarm):
+                write(line)
+            up = {spec.name for spec in servers}
+            while up:
+                swarm.listen(60.0)
+                for name in sorted(name for name in up if swarm.servers[name].state == "ended"):
+                    write(f"{name} was killed; its records expire in {2 * swarm.update_period:g} s at most.")
+                    up.remove(name)
+
+
+def describe(swarm: DemoSwarm) -> tuple[str, ...]:
+    """What the swarm is made of, and the command that plans it, line by line."""
+    servers = swarm.servers
+    width = max(map(len, servers), default=0)
+    return (
+        "",
+        f"  model    {swarm.prefix}, {swarm.num_blocks} blocks with random weights, in {swarm.model}",
+        *(
+            f"  {name:<{width}}  blocks {server.spec.start}:{server.spec.end}  {server.spec.throughput:>5g} RPS"
+            f"  {server.peer_id}"
+            for name, server in servers.items()
+        ),
+        f"  in all   {_sums(swarm)}",
+        "",
+        "None of them moves by itself. Plan it, in another terminal, with:",
+        "",
+        f"  plan-swarm --prefix {swarm.prefix} --initial-peers {swarm.initial_peers[0]}",
+        "",
+        "Ctrl-C takes everything down.",
+    )
+
+
+def _sums(swarm: DemoSwarm) -> str:
+    """The throughput of each run of blocks that have the same."""
+    specs = [server.spec for server in swarm.servers.values()]
+    sums = [sum(spec.throughput for spec in specs if spec.start <= b < spec.end) for b in range(swarm.num_blocks)]
+    edges = [b for b in range(swarm.num_blocks) if b == 0 or sums[b] != sums[b - 1]]
+    ends = [*edges[1:], swarm.num_blocks]
+    return ", ".join(f"{sums[a]:g} RPS over blocks {a}:{b}" for a, b in zip(edges, ends, strict=True))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the process by an exception, so that what is up is taken down."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    run(lambda line: print(line, flush=True))
