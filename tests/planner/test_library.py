@@ -62,6 +62,7 @@ def test_all_that_is_public_is_there():
         "Plan",
         "PlanSwarmError",
         "Policy",
+        "Span",
         "SwarmState",
         "load_state",
         "make_plan",
