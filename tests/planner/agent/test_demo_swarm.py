@@ -151,7 +151,8 @@ def test_a_killed_server_says_nothing_and_its_records_expire(swarm):
             seen |= {STATES[value[0]] for value in records.values()}
         assert time.monotonic() - killed < 2 * swarm.update_period + 5
     assert seen <= {"online"}
-    assert swarm.servers["doomed"].states == ("starting", "joining", "online", "ended")
+    # It may join faster than anybody looks.
+    assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
     after = processes_of(swarm.folder)
     assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
 
