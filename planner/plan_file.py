@@ -7,6 +7,7 @@ from pathlib import Path
 
 from planner.errors import InputInvalid, InputUnreadable
 from planner.fields import Malformed
+from planner.files import read_bounded
 from planner.published import PublishedPlan, read_plan
 from planner.strict_json import NotStrictJson, parse_strict
 from planner.text import escape
@@ -31,7 +32,11 @@ def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
         If it is JSON of another kind, contradicts itself, or was changed since it was made.
     """
     name = escape(os.fspath(path))
-    data = _read(path, name).removeprefix(_BYTE_ORDER_MARK)
+    wanted = "the file that plan-swarm --json wrote"
+    # A plan's file is named: "-" is a file of that name here, not standard input.
+    data = read_bounded(Path(path), name, MAX_BYTES, wanted, "the most that a plan may have").removeprefix(
+        _BYTE_ORDER_MARK
+    )
     if not data.strip():
         raise InputUnreadable(f"{name} is empty; give the file that plan-swarm --json wrote")
     try:
@@ -42,25 +47,3 @@ def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
         return read_plan(document)
     except Malformed as error:
         raise InputInvalid(f"{name} is not a plan to publish: {error}") from None
-
-
-def _read(path: str | os.PathLike[str], name: str) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            pieces: list[bytes] = []
-            left = MAX_BYTES + 1
-            while left > 0 and (piece := file.read(min(left, 2**20))):
-                pieces.append(piece)
-                left -= len(piece)
-    except FileNotFoundError:
-        raise InputUnreadable(f"{name} does not exist; give the file that plan-swarm --json wrote") from None
-    except IsADirectoryError:
-        raise InputUnreadable(f"{name} is a directory; name a file in it") from None
-    except PermissionError:
-        raise InputUnreadable(f"{name} may not be read by this user; change its permissions") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-        raise InputUnreadable(f"{name} cannot be read: {reason}") from error
-    if left <= 0:
-        raise InputUnreadable(f"{name} has over {MAX_BYTES >> 20} MiB, the most that a plan may have")
-    return b"".join(pieces)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import sys
 import zlib
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from planner.decode import decode
 from planner.errors import InputInvalid, InputUnreadable, NothingToPlan
+from planner.files import read_bounded
 from planner.monitor import reports_by_prefix, view_of
 from planner.state import SwarmState, check_num_blocks
 from planner.text import escape, show, some
@@ -66,26 +65,10 @@ def load_state(
 
 
 def _read(source: str | os.PathLike[str], name: str) -> bytes:
-    try:
-        if source == "-":
-            data = _read_stream(sys.stdin.buffer)
-        else:
-            with Path(source).open("rb") as file:
-                data = _read_stream(file)
-    except FileNotFoundError:
-        raise InputUnreadable(f"{name} does not exist; give the path of a dump, or - for standard input") from None
-    except IsADirectoryError:
-        raise InputUnreadable(f"{name} is a directory; name a file in it") from None
-    except PermissionError:
-        raise InputUnreadable(f"{name} may not be read by this user; change its permissions") from None
-    except (OSError, ValueError, AttributeError) as error:  # a NUL in the path; a standard input that is closed
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-        raise InputUnreadable(f"{name} cannot be read: {reason}") from error
-    if len(data) > MAX_BYTES:
-        raise InputUnreadable(
-            f"{name} has over {MAX_BYTES >> 20} MiB, the most that is read; dump one model only, without next_pings"
-        )
-    return data
+    wanted = "the path of a dump, or - for standard input"
+    return read_bounded(
+        source, name, MAX_BYTES, wanted, "the most that is read; dump one model only, without next_pings"
+    )
 
 
 def _unzip(data: bytes, name: str) -> bytes:
@@ -107,16 +90,6 @@ def _unzip(data: bytes, name: str) -> bytes:
     if unzipper.unused_data:
         raise InputUnreadable(f"{name} holds something after its compressed data; dump it again")
     return content
-
-
-def _read_stream(stream: BinaryIO) -> bytes:
-    # In pieces, because one read() of the limit would reserve all of it for the smallest file.
-    pieces: list[bytes] = []
-    left = MAX_BYTES + 1
-    while left > 0 and (piece := stream.read(min(left, 2**20))):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
 
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:
