@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli.asked import Asked, number, whole_number
+from cli.commands.demo import demo
+from cli.commands.dump import dump as dump_command
+from cli.commands.keygen import keygen
+from cli.commands.models import models
+from cli.commands.publish import publish
+from cli.commands.revoke import revoke
+from cli.commands.status import status
+from cli.commands.verify import verify
 from cli.completion import complete_peer
 from cli.ending import ending
 from cli.exitcodes import ExitCode, epilog
+from cli.options import DEFAULT_TIMEOUT, PEERS_HELP, PEERS_VARIABLE
 
 NAME = "plan-swarm"
 _read, _want, _search, _output = (
@@ -52,15 +61,27 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command(epilog=epilog())
+@app.callback(invoke_without_command=True, epilog=epilog())
 def plan(
+    context: typer.Context,
     dump: Annotated[
         str | None,
-        _read(metavar="FILE", help="A dump of the DHT, or a health monitor's JSON; - is standard input."),
+        _read(
+            metavar="FILE",
+            help="A dump of the DHT, or a health monitor's JSON; - is standard input. Default: the living swarm.",
+        ),
     ] = None,
     prefix: Annotated[
         str | None,
-        _read(metavar="PREFIX", help="The model's DHT prefix, where there are several."),
+        _read(metavar="PREFIX", help="The model's DHT prefix; not needed for a dump of one model."),
+    ] = None,
+    initial_peers: Annotated[
+        list[str] | None,
+        _read("--initial-peers", metavar="MULTIADDRESS", envvar=PEERS_VARIABLE, help=PEERS_HELP),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        _read(parser=number, metavar="SECONDS", help="Give up reading the living swarm after so long. Default: 30."),
     ] = None,
     num_blocks: Annotated[
         int | None,
@@ -157,15 +178,26 @@ def plan(
         bool,
         _output("--version", metavar="", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
-) -> Asked:
+) -> Asked | None:
     """Plan which server of a Petals swarm holds which blocks.
 
     It shows the best placement, what that gains and costs, and how sure it is. It changes nothing.
+    Without a command it plans; the commands below are about the living swarm.
     """
-    if dump is None:
-        from planner.errors import PolicyInvalid
+    typed = _typed(context)
+    if context.invoked_subcommand is not None:
+        if typed:
+            raise typer.BadParameter(
+                f"{typed[0]} is an option of planning and means nothing to {context.invoked_subcommand}; "
+                "options of a command come after it"
+            )
+        return None
+    from planner.errors import PolicyInvalid
 
-        raise PolicyInvalid("there is nothing to read; name a dump with --dump FILE, or - for standard input")
+    if dump is None and prefix is None:
+        raise PolicyInvalid("there is nothing to read; name a model with --prefix, or a dump with --dump FILE")
+    if dump is not None and (useless := {"--initial-peers", "--timeout"}.intersection(typed)):
+        raise PolicyInvalid(f"{min(useless)} is for reading the living swarm; leave out --dump, or leave it out")
     given = {
         "movable": movable.value if movable is not None else None,
         "max_moves": max_moves,
@@ -180,6 +212,8 @@ def plan(
     return Asked(
         dump=dump,
         prefix=prefix,
+        initial_peers=initial_peers or (),
+        timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
         num_blocks=num_blocks,
         pins=pin or (),
         spans=span or (),
@@ -196,6 +230,28 @@ def plan(
     )
 
 
+def _typed(context: typer.Context) -> list[str]:
+    """The options that stand on the command line, by name."""
+    return [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if getattr(context.get_parameter_source(parameter.name), "name", None) == "COMMANDLINE"
+    ]
+
+
+for _name, _function in (
+    ("dump", dump_command),
+    ("models", models),
+    ("keygen", keygen),
+    ("publish", publish),
+    ("revoke", revoke),
+    ("status", status),
+    ("verify", verify),
+):
+    app.command(_name)(_function)
+app.add_typer(demo, name="demo")
+
+
 def main() -> NoReturn:
     """Run the command line of this process, and end it."""
     sys.exit(int(ending(lambda: command(sys.argv[1:]))))
@@ -206,12 +262,14 @@ def command(arguments: Sequence[str]) -> ExitCode:
     asked = _parse(arguments)
     if isinstance(asked, ExitCode):
         return asked
+    if not isinstance(asked, Asked):
+        return asked()
     from cli.run import run
 
     return run(asked)
 
 
-def _parse(arguments: Sequence[str]) -> Asked | ExitCode:
+def _parse(arguments: Sequence[str]) -> Asked | Callable[[], ExitCode] | ExitCode:
     """What is asked; an exit code where the parser has answered by itself, as it does for ``--help``."""
     parser = typer.main.get_command(app)
     try:
@@ -223,4 +281,4 @@ def _parse(arguments: Sequence[str]) -> Asked | ExitCode:
         if leaving.code == 1 and not completing:
             raise BrokenPipeError from leaving
         asked = leaving.code
-    return asked if isinstance(asked, Asked) else ExitCode(int(asked or 0))
+    return asked if isinstance(asked, Asked) or callable(asked) else ExitCode(int(asked or 0))

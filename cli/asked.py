@@ -26,8 +26,10 @@ class Asked:
     fields of its own.
     """
 
-    dump: str
+    dump: str | None
     prefix: str | None = None
+    initial_peers: Sequence[str] = ()
+    timeout: float = 30.0
     num_blocks: int | None = None
     pins: Sequence[str] = ()
     spans: Sequence[str] = ()

@@ -24,9 +24,15 @@ class ExitCode(IntEnum):
     INPUT_INVALID = 5
     NOTHING_TO_PLAN = 6
     OUTPUT_UNWRITABLE = 7
+    UNREACHABLE = 8
+    PARTIAL = 9
     SOMETHING_TO_DO = 10
+    KEY_UNUSABLE = 11
+    DRIFTED = 12
+    REFUSED = 13
     INTERRUPTED = 130
     CLOSED_PIPE = 141
+    TERMINATED = 143
 
 
 MEANINGS = {
@@ -38,9 +44,15 @@ MEANINGS = {
     ExitCode.INPUT_INVALID: "the input is not the state of a swarm",
     ExitCode.NOTHING_TO_PLAN: "the input holds no such prefix, or no server",
     ExitCode.OUTPUT_UNWRITABLE: "the output cannot be written",
+    ExitCode.UNREACHABLE: "the swarm cannot be reached, or does not answer in time",
+    ExitCode.PARTIAL: "the swarm was read in part only: nothing may be published",
     ExitCode.SOMETHING_TO_DO: "with --detailed-exitcode: the plan changes something",
-    ExitCode.INTERRUPTED: "given up with Ctrl-C",
+    ExitCode.KEY_UNUSABLE: "a key or its file cannot be made, read or trusted",
+    ExitCode.DRIFTED: "the swarm is no longer as the plan found it",
+    ExitCode.REFUSED: "a signed plan is refused, or cannot be signed",
+    ExitCode.INTERRUPTED: "given up, with Ctrl-C or by answering no",
     ExitCode.CLOSED_PIPE: "the reader of standard output has gone",
+    ExitCode.TERMINATED: "ended by SIGTERM, with nothing left behind",
 }
 
 
@@ -55,6 +67,11 @@ def code_for(error: PlanSwarmError) -> ExitCode:
         errors.InputInvalid: ExitCode.INPUT_INVALID,
         errors.NothingToPlan: ExitCode.NOTHING_TO_PLAN,
         errors.OutputUnwritable: ExitCode.OUTPUT_UNWRITABLE,
+        errors.SwarmUnreachable: ExitCode.UNREACHABLE,
+        errors.PartialReading: ExitCode.PARTIAL,
+        errors.KeyUnusable: ExitCode.KEY_UNUSABLE,
+        errors.Drifted: ExitCode.DRIFTED,
+        errors.EnvelopeRefused: ExitCode.REFUSED,
     }
     return next((code for kind, code in codes.items() if isinstance(error, kind)), ExitCode.UNEXPECTED)
 

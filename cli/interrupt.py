@@ -45,6 +45,17 @@ def shielded() -> Iterator[None]:
         signal.raise_signal(number)
 
 
+@contextmanager
+def cleaning_up() -> Iterator[None]:
+    """While it lasts, SIGTERM and SIGHUP end the process by an exception, so that what was started is ended first."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with _handling(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), leave)):
+        yield
+
+
 def leave_interrupted() -> NoReturn:
     """End the process now: a search in another thread, or a pool of CP-SAT's, would keep it for a while."""
     _say("\n" if sys.stderr.isatty() else "")

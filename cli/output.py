@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,13 @@ from planner.errors import OutputUnwritable, PolicyInvalid
 from planner.text import escape
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from cli.look import Look
     from planner.plan import Plan
 
 
-def check_output(path: Path, dump: str) -> None:
+def check_output(path: Path, dump: str | None) -> None:
     """See before the search whether `path` can be written, so that nobody waits to learn that it cannot.
 
     Raises
@@ -40,7 +44,7 @@ def check_output(path: Path, dump: str) -> None:
         raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; name another with --out")
-    if dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
+    if dump is not None and dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
         raise PolicyInvalid(f"--out {shown} would overwrite the dump that is read; name another file")
 
 
@@ -58,16 +62,23 @@ def write_file(path: Path, plan: Plan) -> None:
 
 def view_text(plan: Plan, ascii_only: bool) -> str:
     """The view of the plan, as standard output can show it."""
+    from cli.view import view
+
+    return lines_text(lambda look: view(plan, look), ascii_only)
+
+
+def lines_text(lines: Callable[[Look], list[Text]], ascii_only: bool = False) -> str:
+    """The lines that are made for a look, as standard output can show them."""
     from rich.console import Console
 
     from cli.look import look_of
-    from cli.view import to_text, view
+    from cli.view import to_text
 
     # Unlike rich, look at no stream but the one that is written to: 80 columns where it is a pipe or a file.
     look = look_of(sys.stdout, shutil.get_terminal_size((80, 24)).columns, ascii_only)
     console = Console(file=sys.stdout, width=look.width)
     colour = sys.stdout.isatty() and not console.no_color and console.color_system is not None
-    return to_text(view(plan, look), console, colour)
+    return to_text(lines(look), console, colour)
 
 
 def write_stdout(text: str) -> None:

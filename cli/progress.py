@@ -44,9 +44,14 @@ class ProgressLine:
         now = self._clock()
         if not self._drawing or now - self._began < PATIENCE or (self._shown and now - self._drawn < INTERVAL):
             return
-        self._drawn, self._shown = now, True
-        # Cut to the width: a line that wraps cannot be erased.
-        self._write(ERASE + progress_text(progress)[: _width(self._stream) - 1])
+        self.draw(progress_text(progress))
+
+    def draw(self, text: str) -> None:
+        """Draw a line now, in place of the last one."""
+        if self._drawing:
+            self._drawn, self._shown = self._clock(), True
+            # Cut to the width: a line that wraps cannot be erased.
+            self._write(ERASE + text[: _width(self._stream) - 1])
 
     def erase(self) -> None:
         """Take the line away, if there is one."""

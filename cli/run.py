@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli.asked import Asked, policy_of
 from cli.exitcodes import ExitCode
-from planner.errors import InfeasibleDemands, OutputUnwritable
+from planner.errors import InfeasibleDemands, OutputUnwritable, PolicyInvalid
 
 if TYPE_CHECKING:
+    from planner.live import Reading
     from planner.plan import Plan
+    from planner.state import SwarmState
 
 
 def run(asked: Asked) -> ExitCode:
@@ -31,7 +34,10 @@ def run(asked: Asked) -> ExitCode:
     policy = policy_of(asked)
     if asked.out is not None:
         check_output(asked.out, asked.dump)
-    state = load_state(asked.dump, prefix=asked.prefix, num_blocks=asked.num_blocks)
+    if asked.dump is not None:
+        reading, state = None, load_state(asked.dump, prefix=asked.prefix, num_blocks=asked.num_blocks)
+    else:
+        reading, state = _read_live(asked)
 
     # OR-Tools takes a while to import: nobody should wait for it to learn of a mistyped path.
     from planner import make_plan
@@ -43,7 +49,23 @@ def run(asked: Asked) -> ExitCode:
     finally:
         progress.erase()
     _show(plan, asked)
+    if reading is not None:
+        reading.check_whole()
     return ExitCode.SOMETHING_TO_DO if asked.detailed_exitcode and plan.moves else ExitCode.SUCCESS
+
+
+def _read_live(asked: Asked) -> tuple[Reading, SwarmState]:
+    """The swarm as it is now; what is doubtful in the reading is among the state's warnings."""
+    from cli.live import read, tell
+
+    if asked.prefix is None:
+        raise PolicyInvalid("there is nothing to read; name a model with --prefix, or a dump with --dump FILE")
+    reading = read(asked.prefix, asked.initial_peers, asked.num_blocks, asked.timeout, asked.quiet)
+    tell(reading.summary(), asked.initial_peers, asked.quiet)
+    state, warnings = reading.state(), reading.warnings
+    if reading.partial:
+        warnings = (f"the reading is partial, and no plan may be published from it: {reading.summary()}", *warnings)
+    return reading, replace(state, warnings=(*warnings, *state.warnings))
 
 
 def _show(plan: Plan, asked: Asked) -> None:

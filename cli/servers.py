@@ -9,13 +9,14 @@ from rich.text import Text
 from cli import table, words
 from cli.look import Look
 from planner.plan import Plan, PlannedServer
+from planner.published import PublishedPlan
 
 NAMED = 3
 """As many servers of a group are named; larger groups are counted."""
 MOST_REASONS = 6
 
 
-def moving(plan: Plan, look: Look) -> list[Text]:
+def moving(plan: Plan | PublishedPlan, look: Look) -> list[Text]:
     """The table of the servers whose span changes."""
     moves = plan.moves
     if not moves:

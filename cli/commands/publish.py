@@ -1,0 +1,181 @@
+"""`plan-swarm publish`: sign exactly this plan, and put it where the servers' agents find it."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.asked import number
+from cli.exitcodes import ExitCode
+from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, KeyFile, PassphraseFile, Quiet, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.keys import SigningKey
+    from planner.published import PublishedPlan
+    from planner.publishing import Published
+
+
+class Force(str, Enum):
+    """What may have changed all the same; the values are those of `planner.drift.Override`."""
+
+    SPAN = "span"
+    PEERS = "peers"
+    THROUGHPUT = "throughput"
+    PARTIAL = "partial"
+    EXPIRED = "expired"
+
+
+def publish(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The file that --out or --json wrote.")],
+    key: KeyFile,
+    passphrase_file: PassphraseFile = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar="", help="Go on signing heartbeats, one a minute, until Ctrl-C.")
+    ] = False,
+    lease: Annotated[
+        float | None,
+        typer.Option(parser=number, metavar="SECONDS", help="Let moves begin for so long. Default: 600."),
+    ] = None,
+    force: Annotated[
+        list[Force] | None,
+        typer.Option(help="Publish although this has changed since the plan was made; several times for several."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask.")] = False,
+    envelope: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the signed plan to a file too.")] = None,
+    initial_peers: InitialPeers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    quiet: Quiet = False,
+) -> Action:
+    """Sign a plan and publish it into the living swarm, if that is still as the plan found it.
+
+    No server is told to move: those whose agents trust your key follow the plan while its heartbeat is fresh.
+    """
+
+    def act() -> ExitCode:
+        from cli.keyfiles import signing_key
+        from cli.live import check_installed, progress, swarm
+        from cli.output import check_output, write_stdout
+        from planner.drift import Override
+        from planner.errors import PolicyInvalid
+
+        if keep and lease is not None:
+            raise PolicyInvalid("--keep and --lease exclude each other: one goes on signing, the other signs once")
+        if not yes and not sys.stdin.isatty():
+            raise PolicyInvalid("nobody can be asked here, as standard input is no terminal; give --yes")
+        check_installed()
+        from planner.envelope import HEARTBEAT_SECONDS, MAX_LEASE
+        from planner.plan_file import load_plan
+
+        if lease is not None and not 0 < lease <= MAX_LEASE:
+            raise PolicyInvalid(f"--lease must be above 0 and at most {MAX_LEASE:g} seconds, not {lease:g}")
+        if envelope is not None:
+            check_output(envelope, str(plan))
+        wanted, signer = load_plan(plan), signing_key(key, passphrase_file)
+        write_stdout(_plan_text(wanted))
+        if not yes and not typer.confirm(f"Publish it, signed with {signer.public.text()}?", err=True):
+            return ExitCode.INTERRUPTED
+        given = initial_peers or ()
+        with swarm(given, timeout) as peers:
+            from planner.publishing import publish as put
+
+            with progress(quiet) as report:
+                done = put(
+                    wanted,
+                    signer,
+                    peers,
+                    lease=HEARTBEAT_SECONDS if lease is None else lease,
+                    forced=[Override(one.value) for one in force or ()],
+                    timeout=timeout,
+                    progress=report,
+                )
+            if envelope is not None:
+                _write_envelope(envelope, done.envelope)
+            write_stdout(published_text(done))
+            if keep:
+                _keep(done, signer, peers, timeout)
+        return ExitCode.SUCCESS
+
+    return act
+
+
+def _write_envelope(path: Path, envelope: bytes) -> None:
+    from cli.interrupt import shielded
+    from planner.canonical import write_whole
+
+    with shielded():
+        write_whole(path, envelope)
+
+
+def _plan_text(plan: PublishedPlan) -> str:
+    from cli import words
+    from cli.output import lines_text
+    from cli.servers import moving
+    from cli.when import at
+
+    moves = f"moves {words.count(len(plan.moves), 'server')}" if plan.moves else "moves nobody"
+    rise = f"the bottleneck goes from {words.rps(plan.before.min_throughput)} to"
+    rise += f" {words.rps(plan.after.min_throughput)} RPS"
+    return lines_text(
+        lambda look: [
+            *look.wrap(f"Plan {plan.plan_id} for {look.safe(plan.prefix, 80)} {moves}; {rise}.", style="bold"),
+            *look.wrap(f"Made {at(plan.created_at)}, valid until {at(plan.valid_until)}."),
+            *moving(plan, look),
+        ]
+    )
+
+
+def published_text(done: Published) -> str:
+    """What was published and what another node has seen of it."""
+    from cli.output import lines_text
+    from cli.when import at
+
+    verified, seen = done.verified, done.seen
+    lines = [f"overridden: {drift}" for drift in done.overridden]
+    if done.reading is not None:
+        lines.append(f"Read anew: {done.reading.summary()}.")
+    what = "plan" if verified.plan is not None else "revoke"
+    lines.append(
+        f"Published the {what} as epoch {verified.epoch}, {len(done.envelope):,} bytes,"
+        f" under {len(done.taken)} of {len(done.subkeys)} subkeys."
+    )
+    lines.append(
+        f"Another node sees it under {len(seen.intact)}, valid until {at(verified.valid_until)}"
+        + (f"; moves may begin until {at(done.fresh_until)}." if done.fresh_until is not None else ".")
+    )
+    if seen.overwritten:
+        lines.append(f"warning: somebody overwrites your records: {', '.join(seen.overwritten[:5])}")
+    return lines_text(lambda look: [line for text in lines for line in look.wrap(look.safe(text, 1000))])
+
+
+def _keep(done: Published, key: SigningKey, peers: Sequence[str], timeout: float) -> None:
+    import time
+
+    from cli.live import say
+    from cli.when import at
+    from planner.errors import SwarmUnreachable
+    from planner.publishing import KEEP_INTERVAL, Beat
+    from planner.publishing import keep as beat
+
+    say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
+    while True:
+        time.sleep(KEEP_INTERVAL)
+        try:
+            sent = beat(done, key, peers, timeout=timeout)
+        except SwarmUnreachable as error:
+            say(f"no heartbeat was sent: {error}; trying again in {KEEP_INTERVAL:g} s")
+            continue
+        if sent is None:
+            say("the plan has expired, so there is nothing more to keep")
+            return
+        if not isinstance(sent, Beat):
+            say(f"epoch {sent.epoch} of the same key has taken the plan's place, so there is nothing more to keep")
+            return
+        if sent.restored:
+            say("warning: somebody has overwritten the plan; it was stored again under new subkeys")
+        say(f"heartbeat sent: moves may begin until {at(sent.fresh_until)}")

@@ -1,0 +1,37 @@
+"""`plan-swarm revoke`: take back what was published."""
+
+from __future__ import annotations
+
+from cli.exitcodes import ExitCode
+from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, KeyFile, PassphraseFile, Prefix, Quiet, Timeout
+
+
+def revoke(
+    prefix: Prefix,
+    key: KeyFile,
+    passphrase_file: PassphraseFile = None,
+    initial_peers: InitialPeers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    quiet: Quiet = False,
+) -> Action:
+    """Take back the plan that a key has published: no further move begins, what has moved stays."""
+
+    def act() -> ExitCode:
+        from cli.commands.publish import published_text
+        from cli.live import check_installed, progress, swarm
+        from cli.output import write_stdout
+
+        check_installed()
+        from cli.keyfiles import signing_key
+        from planner.live import Progress
+
+        signer = signing_key(key, passphrase_file)
+        with swarm(initial_peers or (), timeout) as peers, progress(quiet) as report:
+            from planner.publishing import revoke as take_back
+
+            report(Progress("joining", 0, 0, 0, 0.0))
+            done = take_back(prefix, signer, peers, timeout=timeout)
+        write_stdout(published_text(done))
+        return ExitCode.SUCCESS
+
+    return act

@@ -1,0 +1,142 @@
+"""`plan-swarm verify`: what is wrong with a signed plan, if anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.asked import whole_number
+from cli.exitcodes import ExitCode
+from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, Quiet, Timeout, Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.envelope import Verified
+    from planner.keys import PublicKey
+
+SHOWN = 20
+
+
+def verify(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A signed plan, as publish --envelope wrote it.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="The model that it must be for; without FILE, look in its DHT.")
+    ] = None,
+    trust: Trust = None,
+    last_epoch: Annotated[
+        int | None,
+        typer.Option(parser=whole_number, metavar="N", help="The highest epoch that was seen already."),
+    ] = None,
+    last_payload: Annotated[
+        str | None, typer.Option(metavar="HASH", help="The payload of that epoch, as verify prints it.")
+    ] = None,
+    initial_peers: InitialPeers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    quiet: Quiet = False,
+) -> Action:
+    """Check a signed plan as an agent does, from a file or from the living swarm, and say what is wrong with it."""
+
+    def act() -> ExitCode:
+        from cli.keyfiles import public_keys
+        from cli.live import check_installed
+        from planner.errors import PolicyInvalid
+
+        check_installed("cryptography", "msgpack")
+        trusted = public_keys(trust or ())
+        if file is not None:
+            _verify_file(file, trusted or None, prefix, last_epoch, last_payload)
+            return ExitCode.SUCCESS
+        if prefix is None or not trusted:
+            raise PolicyInvalid("name a FILE, or --prefix and --trust to look into the swarm")
+        if last_epoch is not None or last_payload is not None:
+            raise PolicyInvalid("--last-epoch and --last-payload go with a FILE")
+        _verify_swarm(prefix, trusted, initial_peers or (), timeout, quiet)
+        return ExitCode.SUCCESS
+
+    return act
+
+
+def _verify_file(
+    file: Path,
+    trusted: Sequence[PublicKey] | None,
+    prefix: str | None,
+    last_epoch: int | None,
+    last_payload: str | None,
+) -> None:
+    import time
+
+    from cli.output import write_stdout
+    from planner.envelope import MAX_ENVELOPE, Refusal, check_plan
+    from planner.errors import EnvelopeRefused, InputUnreadable
+    from planner.text import escape
+
+    name = escape(str(file))
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_ENVELOPE + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
+        raise InputUnreadable(f"{name} cannot be read: {reason}") from None
+    verdict = check_plan(
+        data,
+        trusted=trusted,
+        prefix=prefix,
+        now=time.time(),
+        last_epoch=last_epoch,
+        last_payload_hash=last_payload,
+    )
+    if isinstance(verdict, Refusal):
+        raise EnvelopeRefused(f"{name} is refused: {verdict}")
+    note = "" if trusted else "no --trust was given: whether to trust its key is yours to say\n"
+    write_stdout(f"{_words(verdict)}\n{note}")
+
+
+def _verify_swarm(prefix: str, trusted: Sequence[PublicKey], given: Sequence[str], timeout: float, quiet: bool) -> None:
+    from cli.live import progress, swarm
+    from cli.output import write_stdout
+    from planner.errors import EnvelopeRefused
+    from planner.live import Progress
+
+    valid = False
+    for key in trusted:
+        with swarm(given, timeout) as peers, progress(quiet) as report:
+            from planner.publishing import read_back
+
+            report(Progress("joining", 0, 0, 0, 0.0))
+            seen = read_back(prefix, key, peers, timeout=timeout)
+        lines = [f"{key.text()}:"]
+        if seen.plan is not None:
+            valid = True
+            lines.append(f"  {_words(seen.plan)}, under {len(seen.intact)} subkeys")
+        lines += [f"  {_subkey(subkey)} is refused: {refusal}" for subkey, refusal in seen.refusals[:SHOWN]]
+        if len(seen.refusals) > SHOWN:
+            lines.append(f"  ... and {len(seen.refusals) - SHOWN:,} more are refused")
+        if seen.overwritten or seen.hidden:
+            lines.append("  warning: somebody overwrites its records")
+        if seen.plan is None and not seen.refusals:
+            lines.append("  nothing is published under it")
+        write_stdout("\n".join(lines) + "\n")
+    if not valid:
+        raise EnvelopeRefused("no plan of a trusted key holds")
+
+
+def _subkey(subkey: str) -> str:
+    from planner.text import escape
+
+    return escape(subkey, 60)
+
+
+def _words(plan: Verified) -> str:
+    from cli.when import at
+    from planner.text import escape
+
+    what = f"plan {plan.plan_id} for" if plan.plan is not None else "revoke of any plan for"
+    return (
+        f"valid: {what} {escape(plan.prefix, 80)}, epoch {plan.epoch}, until {at(plan.valid_until)},"
+        f" signed with {plan.key.text()}, payload {plan.payload_hash}"
+    )

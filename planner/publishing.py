@@ -1,0 +1,283 @@
+"""Putting signed plans into the swarm: publish, keep alive, revoke, and see from another node what has arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from planner.drift import Drift, Override, check_drift, drift
+from planner.envelope import (
+    HEARTBEAT_SECONDS,
+    MAX_VALIDITY,
+    Refusal,
+    Verified,
+    check_plan,
+    seal_heartbeat,
+    seal_plan,
+    seal_revoke,
+)
+from planner.errors import EnvelopeRefused, InputInvalid, SwarmUnreachable
+from planner.keys import PublicKey, SigningKey
+from planner.live import Progress, Reading, read_from
+from planner.node import ClientNode, client_node, run
+from planner.plan import DEFAULT_VALIDITY
+from planner.plan_records import (
+    Found,
+    Judged,
+    fetch_plans,
+    heartbeat_subkeys,
+    index_key,
+    judge,
+    plan_subkeys,
+    plans_key,
+    store_all,
+)
+from planner.published import PublishedPlan
+
+KEEP_INTERVAL = 60.0
+"""Seconds between two heartbeats: ten of them may be lost before moves stop."""
+
+__all__ = ["KEEP_INTERVAL", "Beat", "Published", "fetch_plans", "keep", "publish", "read_back", "revoke"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was stored, and what another node then saw.
+
+    Parameters
+    ----------
+    envelope
+        The signed plan or revoke, as it was stored.
+    verified
+        What any reader makes of it.
+    subkeys, taken
+        Under which subkeys it was offered, and under which some node took it.
+    seen
+        What another node read afterwards.
+    reading
+        The swarm as it was read before; None for a revoke.
+    overridden
+        The drift that ``--force`` has overridden.
+    """
+
+    envelope: bytes
+    verified: Verified
+    subkeys: tuple[str, ...]
+    taken: tuple[str, ...]
+    seen: Judged
+    reading: Reading | None = None
+    overridden: tuple[Drift, ...] = ()
+
+    @property
+    def fresh_until(self) -> float | None:
+        """Unix time until which moves may begin, as the other node saw it."""
+        return self.seen.heartbeat.fresh_until if self.seen.heartbeat is not None else None
+
+
+def publish(
+    plan: PublishedPlan,
+    key: SigningKey,
+    initial_peers: Sequence[str],
+    *,
+    lease: float = HEARTBEAT_SECONDS,
+    forced: Collection[Override] = (),
+    timeout: float = 30.0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Published:
+    """Read the swarm anew, and if it is as the plan found it, sign the plan and one heartbeat and store them.
+
+    No move is begun: that is up to the servers' agents, for as long as the heartbeat lasts.
+
+    Parameters
+    ----------
+    lease
+        Seconds for which the heartbeat lets moves begin.
+    forced
+        What may have changed all the same.
+    timeout
+        Seconds for reading and storing, and as many again for reading back.
+
+    Raises
+    ------
+    PartialReading, Drifted
+        If the reading is partial or the swarm has changed, and that is not in `forced`.
+    EnvelopeRefused
+        If no reader would take the plan.
+    SwarmUnreachable
+        If the swarm cannot be reached, takes nothing, or another node does not find it.
+    """
+    return run(_publish(plan, key, initial_peers, lease, forced, timeout, progress))
+
+
+def revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], *, timeout: float = 30.0) -> Published:
+    """Sign and store that no plan of this key for `prefix` holds any more; it outlives all of them.
+
+    Raises
+    ------
+    SwarmUnreachable
+        If the swarm cannot be reached, takes nothing, or another node does not find it.
+    """
+    return run(_revoke(prefix, key, initial_peers, timeout))
+
+
+def read_back(prefix: str, key: PublicKey, initial_peers: Sequence[str], *, timeout: float = 30.0) -> Judged:
+    """Look from a node of its own at what stands under a key's plans."""
+    return run(_read_back(prefix, key, initial_peers, timeout))
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One turn of `keep`: the subkeys that took the heartbeat, until when it counts, whether the plan was restored."""
+
+    taken: tuple[str, ...]
+    fresh_until: float
+    restored: bool = False
+
+
+def keep(
+    published: Published, key: SigningKey, initial_peers: Sequence[str], *, timeout: float = 30.0
+) -> Beat | Verified | None:
+    """Send one more heartbeat for a published plan, and restore the plan where strangers have hidden it.
+
+    Returns
+    -------
+    What was sent; what has taken the plan's place, in which case nothing was sent; None once the plan has expired.
+
+    Raises
+    ------
+    SwarmUnreachable
+        If the swarm cannot be reached, or takes nothing.
+    """
+    if time.time() >= published.verified.valid_until:
+        return None
+    return run(_keep(published, key, initial_peers, timeout))
+
+
+async def _publish(
+    plan: PublishedPlan,
+    key: SigningKey,
+    initial_peers: Sequence[str],
+    lease: float,
+    forced: Collection[Override],
+    timeout: float,
+    progress: Callable[[Progress], None] | None,
+) -> Published:
+    if plan.status == "infeasible":
+        raise InputInvalid("the plan is infeasible: there is nothing in it to publish")
+    begun = time.monotonic()
+    if progress is not None:
+        progress(Progress("joining", 0, 0, 0, 0.0))
+    async with client_node(initial_peers, timeout) as node:
+        reading = await read_from(node, plan.prefix, plan.num_blocks, progress, begun)
+        if Override.PARTIAL not in forced:
+            reading.check_whole()
+        overridden = check_drift(drift(plan, reading.state(), time.time()), forced)
+        if reading.partial:
+            overridden = (Drift(Override.PARTIAL, None, reading.summary()), *overridden)
+        epoch = await _next_epoch(node, plan.prefix, key.public)
+        now = time.time()
+        if now > plan.valid_until:  # forced: it counts from now on
+            envelope = seal_plan(plan, key, epoch, created_at=now, valid_until=now + DEFAULT_VALIDITY)
+        else:
+            envelope = seal_plan(plan, key, epoch)
+        verified = _self_check(envelope, key, plan.prefix)
+        heartbeat = seal_heartbeat(verified, key, issued_at=now, seconds=lease)
+        subkeys, taken = await _store(node, verified, envelope)
+        await _store_heartbeat(node, verified, heartbeat, now + lease)
+    seen = await _seen(verified, initial_peers, timeout)
+    return Published(envelope, verified, subkeys, taken, seen, reading, overridden)
+
+
+async def _revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], timeout: float) -> Published:
+    async with client_node(initial_peers, timeout) as node:
+        found = (await fetch_plans(node, prefix, [key.public.key_id]))[key.public.key_id]
+        standing = judge(found, key.public, prefix)
+        now = time.time()
+        plan_id = standing.plan.plan_id if standing.plan is not None else None
+        envelope = seal_revoke(
+            prefix, plan_id, key, _epoch_after(standing), created_at=now, valid_until=now + MAX_VALIDITY
+        )
+        verified = _self_check(envelope, key, prefix)
+        subkeys, taken = await _store(node, verified, envelope)
+    seen = await _seen(verified, initial_peers, timeout)
+    return Published(envelope, verified, subkeys, taken, seen)
+
+
+async def _keep(
+    published: Published, key: SigningKey, initial_peers: Sequence[str], timeout: float
+) -> Beat | Verified | None:
+    plan = published.verified
+    async with client_node(initial_peers, timeout) as node:
+        found = await fetch_plans(node, plan.prefix, [key.public.key_id])
+        standing = judge(found[key.public.key_id], key.public, plan.prefix)
+        if standing.plan is not None and standing.plan.epoch > plan.epoch:
+            return standing.plan
+        now = time.time()
+        restored = len(standing.intact) < 2
+        if restored:
+            await _store(node, plan, published.envelope)
+        heartbeat = seal_heartbeat(plan, key, issued_at=now)
+        taken = await _store_heartbeat(node, plan, heartbeat, now + HEARTBEAT_SECONDS)
+    return Beat(taken, now + HEARTBEAT_SECONDS, restored)
+
+
+async def _read_back(prefix: str, key: PublicKey, initial_peers: Sequence[str], timeout: float) -> Judged:
+    async with client_node(initial_peers, timeout) as node:
+        found: Found = (await fetch_plans(node, prefix, [key.key_id]))[key.key_id]
+    return judge(found, key, prefix)
+
+
+async def _seen(verified: Verified, initial_peers: Sequence[str], timeout: float) -> Judged:
+    seen = await _read_back(verified.prefix, verified.key, initial_peers, timeout)
+    if seen.plan is None or (seen.plan.epoch, seen.plan.payload_hash) != (verified.epoch, verified.payload_hash):
+        other = f"it finds epoch {seen.plan.epoch}" if seen.plan is not None else "it finds none that holds"
+        raise SwarmUnreachable(
+            f"epoch {verified.epoch} was stored, but another node does not find it: {other}; see plan-swarm status, "
+            "and publish again"
+        )
+    return seen
+
+
+async def _next_epoch(node: ClientNode, prefix: str, key: PublicKey) -> int:
+    found = await fetch_plans(node, prefix, [key.key_id])
+    return _epoch_after(judge(found[key.key_id], key, prefix))
+
+
+def _epoch_after(standing: Judged) -> int:
+    return max((standing.last_epoch or 0) + 1, int(time.time() * 1000))
+
+
+def _self_check(envelope: bytes, key: SigningKey, prefix: str) -> Verified:
+    """What a reader makes of it, before anyone is shown it."""
+    verdict = check_plan(envelope, trusted=(key.public,), prefix=prefix, now=time.time())
+    if isinstance(verdict, Refusal):
+        raise EnvelopeRefused(f"readers would refuse it: {verdict}")
+    return verdict
+
+
+async def _store(node: ClientNode, verified: Verified, envelope: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Store the envelope and the index entry; the subkeys offered, and those taken."""
+    expiration = min(verified.valid_until, time.time() + MAX_VALIDITY)
+    subkeys, key_id = plan_subkeys(verified.epoch), verified.key.key_id
+    taken, _ = await asyncio.gather(
+        store_all(node, plans_key(verified.prefix, key_id), subkeys, envelope, expiration),
+        store_all(node, index_key(verified.prefix), [key_id], verified.key.raw, expiration),
+    )
+    if not taken:
+        raise SwarmUnreachable(
+            "no node of the swarm took the plan under any of its subkeys: none answers in time, or somebody has put a "
+            "value in the place of all subkeys; try again, with a longer --timeout"
+        )
+    return subkeys, tuple(taken)
+
+
+async def _store_heartbeat(
+    node: ClientNode, verified: Verified, heartbeat: bytes, fresh_until: float
+) -> tuple[str, ...]:
+    key = plans_key(verified.prefix, verified.key.key_id)
+    taken = await store_all(node, key, heartbeat_subkeys(), heartbeat, fresh_until)
+    if not taken:
+        raise SwarmUnreachable("no node of the swarm took the heartbeat; try again, with a longer --timeout")
+    return tuple(taken)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from planner.errors import SwarmUnreachable
+from planner.keys import generate
+from planner.plan_records import plans_key
+from planner.publishing import publish, revoke
+from planner.status import swarm_status
+from solver.problem import Span
+from tests.planner.live.publish import fill, fresh_prefix, overwrite, planned, standing
+from tests.planner.live.swarm import Raw
+
+
+@pytest.fixture
+def prefix(swarm):
+    name = fresh_prefix()
+    fill(swarm, name, agents=True)
+    return name
+
+
+def test_nothing_published(swarm, prefix):
+    key = generate().public
+    status = swarm_status(prefix, swarm.peers, [key])
+    (row,) = status.keys
+    assert (row.verdict, row.fresh, row.trusted, row.overwritten) == ("none", False, True, False)
+    assert status.followed is None
+    assert [server.present for server in status.servers] == [Span(0, 2)] * 3 + [Span(2, 4)]
+    json.dumps(status.to_json(), allow_nan=False)
+
+
+def test_a_published_plan_and_its_targets(swarm, prefix):
+    key, plan = generate(), planned(swarm, prefix)
+    done = publish(plan, key, swarm.peers)
+    status = swarm_status(prefix, swarm.peers, [key.public])
+    (row,) = status.keys
+    assert (row.verdict, row.fresh, row.trusted, row.overwritten) == ("valid", True, True, False)
+    assert row.judged.plan == done.verified
+    targets = {server.peer_id: server.target for server in plan.servers}
+    assert {server.peer_id: server.target for server in status.servers} == targets
+    assert {server.agent for server in status.servers} == {"serving", None}
+    assert all(server.why == "waits for\\x1b the others" for server in status.servers if server.agent)
+    document = status.to_json()
+    assert document["plans"][0]["epoch"] == done.verified.epoch
+    assert document["followed"] == key.public.text()
+    json.dumps(document, allow_nan=False)
+
+
+def test_an_untrusted_key_is_found_in_the_index_and_gives_no_targets(swarm, prefix):
+    key = generate()
+    publish(planned(swarm, prefix), key, swarm.peers)
+    status = swarm_status(prefix, swarm.peers)
+    (row,) = status.keys
+    assert (row.key, row.verdict, row.trusted) == (key.public, "valid", False)
+    assert status.followed is None
+    assert all(not server.planned for server in status.servers)
+
+
+def test_of_several_trusted_keys_the_first_with_a_plan_wins(swarm, prefix):
+    none, first, second = generate(), generate(), generate()
+    plan = planned(swarm, prefix)
+    publish(plan, second, swarm.peers)
+    publish(plan, first, swarm.peers)
+    status = swarm_status(prefix, swarm.peers, [none.public, first.public, second.public])
+    assert [row.verdict for row in status.keys] == ["none", "valid", "valid"]
+    assert status.followed == first.public
+
+
+def test_revoked(swarm, prefix):
+    key = generate()
+    publish(planned(swarm, prefix), key, swarm.peers)
+    revoke(prefix, key, swarm.peers)
+    status = swarm_status(prefix, swarm.peers, [key.public])
+    assert (status.keys[0].verdict, status.keys[0].fresh) == ("revoked", False)
+    assert all(not server.planned for server in status.servers)
+
+
+def test_one_subkey_overwritten_and_then_all(swarm, prefix):
+    key = generate()
+    done = publish(planned(swarm, prefix), key, swarm.peers)
+    overwrite(swarm, prefix, key.public.key_id, [done.subkeys[0]])
+    (row,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    assert (row.verdict, row.fresh, row.overwritten) == ("valid", True, True)
+    assert row.to_json()["refusals"][0]["reason"] == "foreign_key"
+    overwrite(swarm, prefix, key.public.key_id, standing(swarm, prefix, key.public.key_id), 200_000.0)
+    (row,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    assert (row.verdict, row.fresh, row.overwritten) == ("overwritten", False, True)
+    assert row.to_json()["somebody_overwrites"] is True
+
+
+def test_a_plain_value_in_the_place_of_the_plans(swarm, prefix):
+    key = generate()
+    swarm.fill([Raw(plans_key(prefix, key.public.key_id), None, "mine", 100_000.0)])
+    (row,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    assert row.verdict == "overwritten"
+    assert row.overwritten
+
+
+def test_a_prefix_that_nobody_serves_shows_its_plans_all_the_same(swarm):
+    key = generate()
+    status = swarm_status("nobody-hf", swarm.peers, [key.public])
+    assert status.servers == ()
+    assert status.reading is None
+    assert "nobody-hf" in status.notes[0]
+    assert status.keys[0].verdict == "none"
+
+
+def test_unreachable():
+    with pytest.raises(SwarmUnreachable):
+        swarm_status("m", [f"/ip4/127.0.0.1/tcp/1/p2p/Qm{'a' * 44}"], timeout=5)
