@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from cli import config
 from cli.asked import Asked, number, whole_number
 from cli.commands.demo import demo
 from cli.commands.dump import dump as dump_command
@@ -64,9 +65,10 @@ def _version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True, epilog=epilog())
 def plan(
     context: typer.Context,
-    dump: Annotated[
+    dump_file: Annotated[
         str | None,
         _read(
+            "--dump",
             metavar="FILE",
             help="A dump of the DHT, or a health monitor's JSON; - is standard input. Default: the living swarm.",
         ),
@@ -174,6 +176,17 @@ def plan(
     ] = False,
     ascii_only: Annotated[bool, _output("--ascii", metavar="", help="Print nothing but ASCII.")] = False,
     quiet: Annotated[bool, _output("--quiet", metavar="", help="Show no progress.")] = False,
+    config_file: Annotated[
+        Path | None,
+        _read(
+            "--config",
+            metavar="FILE",
+            envvar=config.VARIABLE,
+            callback=config.use,
+            is_eager=True,
+            help=f"Options that hold in every run, as TOML: initial-peers = [...]. Default: {config.SHOWN}.",
+        ),
+    ] = None,
     version: Annotated[
         bool,
         _output("--version", metavar="", callback=_version, is_eager=True, help="Print the version."),
@@ -194,9 +207,9 @@ def plan(
         return None
     from planner.errors import PolicyInvalid
 
-    if dump is None and prefix is None:
+    if dump_file is None and prefix is None:
         raise PolicyInvalid("there is nothing to read; name a model with --prefix, or a dump with --dump FILE")
-    if dump is not None and (useless := {"--initial-peers", "--timeout"}.intersection(typed)):
+    if dump_file is not None and (useless := {"--initial-peers", "--timeout"}.intersection(typed)):
         raise PolicyInvalid(f"{min(useless)} is for reading the living swarm; leave out --dump, or leave it out")
     given = {
         "movable": movable.value if movable is not None else None,
@@ -210,7 +223,7 @@ def plan(
         "seed": seed,
     }
     return Asked(
-        dump=dump,
+        dump=dump_file,
         prefix=prefix,
         initial_peers=initial_peers or (),
         timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
@@ -231,11 +244,12 @@ def plan(
 
 
 def _typed(context: typer.Context) -> list[str]:
-    """The options that stand on the command line, by name."""
+    """The options that stand on the command line, by name; not the one that is for all commands."""
     return [
         max(parameter.opts, key=len)
         for parameter in context.command.params
         if getattr(context.get_parameter_source(parameter.name), "name", None) == "COMMANDLINE"
+        and parameter.name != "config_file"
     ]
 
 

@@ -47,7 +47,16 @@ def usage(error: Exception) -> str:
     message = message.replace("Value error, ", "").replace("argument(s)", "argument")
     # The parser quotes options as it quotes values; only values need it.
     message = re.sub(r"'(--?[a-z-]+)'", r"\1", message)
-    return f"{message[:1].lower()}{message[1:]}; see plan-swarm --help"
+    way_out = "it stands in the file of settings" if _from_settings(error) else "see plan-swarm --help"
+    return f"{message[:1].lower()}{message[1:]}; {way_out}"
+
+
+def _from_settings(error: Exception) -> bool:
+    """Whether the value that the parser could not read came from `cli.config`."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None or parameter is None:
+        return False
+    return getattr(context.get_parameter_source(parameter.name), "name", None) == "DEFAULT_MAP"
 
 
 def unexpected(error: BaseException) -> None:

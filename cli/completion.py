@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 def complete_peer(ctx: typer.Context, incomplete: str) -> list[str]:
     """The peer ids that begin with `incomplete`; none if anything goes wrong."""
     try:
-        dump = ctx.params.get("dump")
+        dump = ctx.params.get("dump_file")
         if not dump or dump == "-" or "=" in incomplete:
             return []
         from planner import load_state

@@ -69,21 +69,25 @@ def swarm(given: Sequence[str], timeout: float) -> Iterator[tuple[str, ...]]:
 
 def read(prefix: str, given: Sequence[str], num_blocks: int | None, timeout: float, quiet: bool) -> Reading:
     """Read a swarm, showing how far it is."""
-    with swarm(given, timeout) as peers, progress(quiet) as report:
+    with swarm(given, timeout) as peers, progress(quiet, timeout) as report:
         from planner.live import read_live
 
         return read_live(prefix, peers, num_blocks, timeout, report)
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Draw a reading's progress on standard error, on a terminal only; the line is gone at the end."""
+def progress(quiet: bool, timeout: float) -> Iterator[Callable[[Progress], None]]:
+    """Draw a reading's progress on standard error, on a terminal only; the line is gone at the end.
+
+    The first line is drawn at once: importing hivemind and joining the swarm take seconds in which nothing is read.
+    """
     line = ProgressLine(sys.stderr, quiet=quiet)
 
     def report(step: Progress) -> None:
         line.draw(progress_text(step))
 
     try:
+        line.draw(f"joining the swarm, for at most {timeout:g} s")
         yield report
     finally:
         line.erase()
@@ -91,8 +95,6 @@ def progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
 
 def progress_text(step: Progress) -> str:
     """How far a reading is, in one line of plain ASCII."""
-    if step.stage == "joining":
-        return "joining the swarm"
     asked = "looking for the model" if step.stage == "models" else f"{step.answered} of {step.asked} keys answered"
     return f"reading {step.seconds:.1f} s  {asked}  try {step.tries}"
 

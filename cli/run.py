@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.asked import Asked, policy_of
 from cli.exitcodes import ExitCode
-from planner.errors import InfeasibleDemands, OutputUnwritable, PolicyInvalid
+from planner.errors import InfeasibleDemands, OutputUnwritable
 
 if TYPE_CHECKING:
     from planner.live import Reading
@@ -58,8 +58,7 @@ def _read_live(asked: Asked) -> tuple[Reading, SwarmState]:
     """The swarm as it is now; what is doubtful in the reading is among the state's warnings."""
     from cli.live import read, tell
 
-    if asked.prefix is None:
-        raise PolicyInvalid("there is nothing to read; name a model with --prefix, or a dump with --dump FILE")
+    assert asked.prefix is not None  # the command line was refused otherwise
     reading = read(asked.prefix, asked.initial_peers, asked.num_blocks, asked.timeout, asked.quiet)
     tell(reading.summary(), asked.initial_peers, asked.quiet)
     state, warnings = reading.state(), reading.warnings

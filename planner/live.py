@@ -10,6 +10,7 @@ from typing import Any
 from planner.errors import InputInvalid, NothingToPlan, PartialReading
 from planner.gather import Gathered, Try
 from planner.node import ClientNode, client_node, run
+from planner.notes import blocks_text
 from planner.prefixes import near_prefixes, prefix_of_model
 from planner.reading import DUMP_FORMAT, DUMP_VERSION, load_state
 from planner.state import SwarmState, check_num_blocks
@@ -24,12 +25,12 @@ MAX_WARNINGS = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a reading is.
+    """How far a reading is, once it has joined the swarm.
 
     Parameters
     ----------
     stage
-        ``"joining"``, ``"models"`` or ``"blocks"``.
+        ``"models"`` or ``"blocks"``.
     tries
         Tries so far in this stage.
     answered, asked
@@ -59,8 +60,9 @@ class Reading:
         The raw records, as in a dump.
     tries
         What each try asked and got; every one asks all keys of blocks and that of the agents.
-    keys_asked
-        How many keys that is.
+    keys_asked, keys_answered
+        How many keys that is, and how many of them answered in at least one try. A key that nobody has written to,
+        such as that of the agents where there are none, does not answer.
     silent
         Numbers of the blocks whose key never answered: holes, or missed.
     expected_missed
@@ -80,6 +82,7 @@ class Reading:
     agents: tuple[dict[str, Any], ...]
     tries: tuple[Try, ...]
     keys_asked: int
+    keys_answered: int
     silent: tuple[int, ...]
     expected_missed: float
     partial: bool
@@ -98,6 +101,7 @@ class Reading:
             "read_at": self.read_at,
             "reading": {
                 "keys_asked": self.keys_asked,
+                "keys_answered": self.keys_answered,
                 "tries": [
                     {"asked": one.asked, "answered": one.answered, "seconds": round(one.seconds, 3)}
                     for one in self.tries
@@ -124,10 +128,13 @@ class Reading:
         return load_state(self.dump())
 
     def summary(self) -> str:
-        """One line: how many keys answered, in which tries."""
+        """One line: how many keys answered, in which tries, and whose did not."""
         each = ", ".join(f"{one.answered}/{one.asked}" for one in self.tries)
-        known = self.keys_asked - len(self.silent)
-        return f"{known} of {self.keys_asked} keys answered in {len(self.tries)} tries ({each})"
+        text = f"{self.keys_answered} of {self.keys_asked} keys answered in {len(self.tries)} tries ({each})"
+        quiet = [f"of {blocks_text(self.silent)}"] if self.silent else []
+        if self.keys_asked - self.keys_answered > len(self.silent):
+            quiet.append("of agents")
+        return f"{text}; nothing {' and '.join(quiet)}" if quiet else text
 
     def check_whole(self) -> None:
         """Raise `PartialReading` if this reading is partial."""
@@ -166,7 +173,7 @@ def read_live(
     timeout
         Seconds, from when hivemind is imported.
     progress
-        Called at every stage and after every try.
+        Called after every try.
 
     Raises
     ------
@@ -190,8 +197,6 @@ async def _read(
     progress: Callable[[Progress], None] | None,
 ) -> Reading:
     begun = time.monotonic()
-    if progress is not None:
-        progress(Progress("joining", 0, 0, 0, 0.0))
     async with client_node(initial_peers, timeout) as node:
         return await read_from(node, prefix, num_blocks, progress, begun)
 
@@ -237,6 +242,7 @@ async def read_from(
         agents=tuple(agents),
         tries=tuple(gathered.tries),
         keys_asked=len(gathered.keys),
+        keys_answered=len(gathered.answered),
         silent=tuple(block for block in range(num_blocks) if f"{prefix}.{block}" in silent),
         expected_missed=gathered.expected_missed,
         partial=gathered.partial,

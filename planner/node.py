@@ -216,11 +216,17 @@ async def _end(started: Sequence[Any]) -> None:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Keep hivemind and p2pd from writing over the progress line; whatever matters is raised."""
-    logger = logging.getLogger("hivemind")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    """Keep hivemind, p2pd and asyncio from writing over the progress line; whatever matters is raised.
+
+    asyncio complains of an unknown child where a daemon ends by itself just as it is told to: sending the signal then
+    collects the exit status that asyncio's watcher is waiting for.
+    """
+    loggers = [logging.getLogger(name) for name in ("hivemind", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -39,7 +39,26 @@ from planner.published import PublishedPlan
 KEEP_INTERVAL = 60.0
 """Seconds between two heartbeats: ten of them may be lost before moves stop."""
 
-__all__ = ["KEEP_INTERVAL", "Beat", "Published", "fetch_plans", "keep", "publish", "read_back", "revoke"]
+__all__ = [
+    "KEEP_INTERVAL",
+    "Beat",
+    "Compared",
+    "Published",
+    "compare",
+    "fetch_plans",
+    "keep",
+    "publish",
+    "read_back",
+    "revoke",
+]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The swarm as it was read, and what has changed since the plan that ``--force`` has overridden."""
+
+    reading: Reading
+    overridden: tuple[Drift, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,10 +75,8 @@ class Published:
         Under which subkeys it was offered, and under which some node took it.
     seen
         What another node read afterwards.
-    reading
+    compared
         The swarm as it was read before; None for a revoke.
-    overridden
-        The drift that ``--force`` has overridden.
     """
 
     envelope: bytes
@@ -67,8 +84,7 @@ class Published:
     subkeys: tuple[str, ...]
     taken: tuple[str, ...]
     seen: Judged
-    reading: Reading | None = None
-    overridden: tuple[Drift, ...] = ()
+    compared: Compared | None = None
 
     @property
     def fresh_until(self) -> float | None:
@@ -109,6 +125,32 @@ def publish(
         If the swarm cannot be reached, takes nothing, or another node does not find it.
     """
     return run(_publish(plan, key, initial_peers, lease, forced, timeout, progress))
+
+
+def compare(
+    plan: PublishedPlan,
+    initial_peers: Sequence[str],
+    *,
+    forced: Collection[Override] = (),
+    timeout: float = 30.0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Compared:
+    """Read the swarm and see whether it is as the plan found it, as `publish` does before it signs.
+
+    Raises
+    ------
+    PartialReading, Drifted
+        If the reading is partial or the swarm has changed, and that is not in `forced`.
+    SwarmUnreachable
+        If the swarm cannot be reached.
+    """
+
+    async def compare() -> Compared:
+        begun = time.monotonic()
+        async with client_node(initial_peers, timeout) as node:
+            return await _compare(node, plan, forced, progress, begun)
+
+    return run(compare())
 
 
 def revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], *, timeout: float = 30.0) -> Published:
@@ -167,15 +209,8 @@ async def _publish(
     if plan.status == "infeasible":
         raise InputInvalid("the plan is infeasible: there is nothing in it to publish")
     begun = time.monotonic()
-    if progress is not None:
-        progress(Progress("joining", 0, 0, 0, 0.0))
     async with client_node(initial_peers, timeout) as node:
-        reading = await read_from(node, plan.prefix, plan.num_blocks, progress, begun)
-        if Override.PARTIAL not in forced:
-            reading.check_whole()
-        overridden = check_drift(drift(plan, reading.state(), time.time()), forced)
-        if reading.partial:
-            overridden = (Drift(Override.PARTIAL, None, reading.summary()), *overridden)
+        compared = await _compare(node, plan, forced, progress, begun)
         epoch = await _next_epoch(node, plan.prefix, key.public)
         now = time.time()
         if now > plan.valid_until:  # forced: it counts from now on
@@ -187,7 +222,23 @@ async def _publish(
         subkeys, taken = await _store(node, verified, envelope)
         await _store_heartbeat(node, verified, heartbeat, now + lease)
     seen = await _seen(verified, initial_peers, timeout)
-    return Published(envelope, verified, subkeys, taken, seen, reading, overridden)
+    return Published(envelope, verified, subkeys, taken, seen, compared)
+
+
+async def _compare(
+    node: ClientNode,
+    plan: PublishedPlan,
+    forced: Collection[Override],
+    progress: Callable[[Progress], None] | None,
+    begun: float,
+) -> Compared:
+    reading = await read_from(node, plan.prefix, plan.num_blocks, progress, begun)
+    if Override.PARTIAL not in forced:
+        reading.check_whole()
+    overridden = check_drift(drift(plan, reading.state(), time.time()), forced)
+    if reading.partial:
+        overridden = (Drift(Override.PARTIAL, None, reading.summary()), *overridden)
+    return Compared(reading, overridden)
 
 
 async def _revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], timeout: float) -> Published:

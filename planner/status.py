@@ -172,8 +172,6 @@ async def _status(
     progress: Callable[[Progress], None] | None,
 ) -> Status:
     begun = time.monotonic()
-    if progress is not None:
-        progress(Progress("joining", 0, 0, 0, 0.0))
     async with client_node(initial_peers, timeout) as node:
         index = await fetch_index(node, prefix)
         keys = (*trusted, *(key for key in index.keys if key not in trusted))

@@ -32,14 +32,12 @@ def models(
         from cli.live import progress, swarm, tell
         from cli.output import lines_text, write_stdout
         from planner.errors import PartialReading
-        from planner.live import Progress
 
-        given, seconds = initial_peers or (), timeout
-        with swarm(given, seconds) as peers, progress(quiet) as report:
+        given = initial_peers or ()
+        with swarm(given, timeout) as peers, progress(quiet, timeout):
             from planner.swarm_models import read_models
 
-            report(Progress("joining", 0, 0, 0, 0.0))
-            rows = read_models(peers, seconds)
+            rows = read_models(peers, timeout)
         if as_json:
             write_stdout(json.dumps([vars(row) for row in rows], indent=2) + "\n")
         else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from planner.keys import SigningKey
     from planner.published import PublishedPlan
-    from planner.publishing import Published
+    from planner.publishing import Compared, Published
 
 
 class Force(str, Enum):
@@ -78,19 +78,25 @@ def publish(
             check_output(envelope, str(plan))
         wanted, signer = load_plan(plan), signing_key(key, passphrase_file)
         write_stdout(_plan_text(wanted))
-        if not yes and not typer.confirm(f"Publish it, signed with {signer.public.text()}?", err=True):
-            return ExitCode.INTERRUPTED
-        given = initial_peers or ()
+        given, forced = initial_peers or (), [Override(one.value) for one in force or ()]
         with swarm(given, timeout) as peers:
+            from planner.publishing import compare
             from planner.publishing import publish as put
 
-            with progress(quiet) as report:
+            if not yes:
+                with progress(quiet, timeout) as report:
+                    compared = compare(wanted, peers, forced=forced, timeout=timeout, progress=report)
+                write_stdout(_compared_text(compared))
+                if not typer.confirm(f"Publish it, signed with {signer.public.text()}?", err=True):
+                    return ExitCode.INTERRUPTED
+            # It is compared once more, as nobody knows how long the answer took.
+            with progress(quiet, timeout) as report:
                 done = put(
                     wanted,
                     signer,
                     peers,
                     lease=HEARTBEAT_SECONDS if lease is None else lease,
-                    forced=[Override(one.value) for one in force or ()],
+                    forced=forced,
                     timeout=timeout,
                     progress=report,
                 )
@@ -130,15 +136,24 @@ def _plan_text(plan: PublishedPlan) -> str:
     )
 
 
+def _compared_text(compared: Compared) -> str:
+    from cli.output import lines_text
+
+    return lines_text(lambda look: [line for text in _compared(compared) for line in look.wrap(look.safe(text, 1000))])
+
+
+def _compared(compared: Compared) -> list[str]:
+    overridden = [f"overridden: {drift}" for drift in compared.overridden]
+    return [*overridden, f"Read anew: {compared.reading.summary()}."]
+
+
 def published_text(done: Published) -> str:
     """What was published and what another node has seen of it."""
     from cli.output import lines_text
     from cli.when import at
 
     verified, seen = done.verified, done.seen
-    lines = [f"overridden: {drift}" for drift in done.overridden]
-    if done.reading is not None:
-        lines.append(f"Read anew: {done.reading.summary()}.")
+    lines = _compared(done.compared) if done.compared is not None else []
     what = "plan" if verified.plan is not None else "revoke"
     lines.append(
         f"Published the {what} as epoch {verified.epoch}, {len(done.envelope):,} bytes,"

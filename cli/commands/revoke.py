@@ -23,13 +23,11 @@ def revoke(
 
         check_installed()
         from cli.keyfiles import signing_key
-        from planner.live import Progress
 
         signer = signing_key(key, passphrase_file)
-        with swarm(initial_peers or (), timeout) as peers, progress(quiet) as report:
+        with swarm(initial_peers or (), timeout) as peers, progress(quiet, timeout):
             from planner.publishing import revoke as take_back
 
-            report(Progress("joining", 0, 0, 0, 0.0))
             done = take_back(prefix, signer, peers, timeout=timeout)
         write_stdout(published_text(done))
         return ExitCode.SUCCESS

@@ -68,7 +68,7 @@ def status(
         def look() -> Status:
             from planner.status import swarm_status
 
-            with progress(quiet) as report:
+            with progress(quiet, timeout) as report:
                 return swarm_status(prefix, peers, trusted, num_blocks=num_blocks, timeout=timeout, progress=report)
 
         def show(found: Status) -> None:

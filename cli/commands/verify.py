@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from planner.keys import PublicKey
 
 SHOWN = 20
+MAX_FILE = 2**20
+"""Bytes; an envelope is refused from 64 KiB on, by that name."""
 
 
 def verify(
@@ -71,17 +73,13 @@ def _verify_file(
     import time
 
     from cli.output import write_stdout
-    from planner.envelope import MAX_ENVELOPE, Refusal, check_plan
-    from planner.errors import EnvelopeRefused, InputUnreadable
+    from planner.envelope import Refusal, check_plan
+    from planner.errors import EnvelopeRefused
+    from planner.files import read_bounded
     from planner.text import escape
 
     name = escape(str(file))
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_ENVELOPE + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-        raise InputUnreadable(f"{name} cannot be read: {reason}") from None
+    data = read_bounded(file, name, MAX_FILE, "the file that publish --envelope wrote", "more than any signed plan")
     verdict = check_plan(
         data,
         trusted=trusted,
@@ -100,14 +98,12 @@ def _verify_swarm(prefix: str, trusted: Sequence[PublicKey], given: Sequence[str
     from cli.live import progress, swarm
     from cli.output import write_stdout
     from planner.errors import EnvelopeRefused
-    from planner.live import Progress
 
     valid = False
     for key in trusted:
-        with swarm(given, timeout) as peers, progress(quiet) as report:
+        with swarm(given, timeout) as peers, progress(quiet, timeout):
             from planner.publishing import read_back
 
-            report(Progress("joining", 0, 0, 0, 0.0))
             seen = read_back(prefix, key, peers, timeout=timeout)
         lines = [f"{key.text()}:"]
         if seen.plan is not None:

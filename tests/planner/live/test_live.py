@@ -105,7 +105,7 @@ def test_progress_tells_every_stage(swarm):
     swarm.fill([model("steps-hf", 4), *FakeServer("a", 0, 4).records("steps-hf")])
     steps: list[Progress] = []
     reading = read_live("steps-hf", swarm.peers, progress=steps.append)
-    assert [stage for stage, _ in itertools.groupby(step.stage for step in steps)] == ["joining", "models", "blocks"]
+    assert [stage for stage, _ in itertools.groupby(step.stage for step in steps)] == ["models", "blocks"]
     last = steps[-1]
     assert (last.stage, last.tries, last.asked, last.answered) == ("blocks", len(reading.tries), 5, 4)
     assert [step.seconds for step in steps] == sorted(step.seconds for step in steps)

@@ -129,7 +129,7 @@ def test_drift_is_refused_by_name_and_forced_by_name(swarm, prefix):
         publish(plan, key, swarm.peers, forced=[Override.SPAN, Override.PEERS])
     assert standing(swarm, prefix, key.public.key_id) == {}
     done = publish(plan, key, swarm.peers, forced=[Override.THROUGHPUT])
-    assert {drift.override for drift in done.overridden} == {Override.THROUGHPUT}
+    assert {drift.override for drift in done.compared.overridden} == {Override.THROUGHPUT}
 
 
 def test_an_expired_plan_is_refused_and_if_forced_counts_from_now(swarm, prefix):
@@ -153,7 +153,7 @@ def test_a_partial_reading_is_refused_unless_forced(swarm, prefix, monkeypatch):
         publish(plan, key, swarm.peers)
     assert standing(swarm, prefix, key.public.key_id) == {}
     done = publish(plan, key, swarm.peers, forced=[Override.PARTIAL])
-    assert [drift.override for drift in done.overridden] == [Override.PARTIAL]
+    assert [drift.override for drift in done.compared.overridden] == [Override.PARTIAL]
 
 
 def test_what_no_reader_would_take_is_not_published(swarm, prefix):
