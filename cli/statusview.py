@@ -87,6 +87,7 @@ def _servers(status: Status, look: Look) -> list[Text]:
         table.Column("target", [target(row) for row in rows], right=True),
         table.Column("state", [row.state for row in rows], drop=2),
         table.Column("agent", [look.safe(row.agent) if row.agent else look.dash for row in rows], shrinks_to=8, drop=1),
+        table.Column("name", [look.safe(row.public_name or "", 40) for row in rows], shrinks_to=8, drop=3),
     ]
     return table.render(columns, look) + _waiting(rows, look)
 

@@ -131,10 +131,10 @@ class Reading:
         """One line: how many keys answered, in which tries, and whose did not."""
         each = ", ".join(f"{one.answered}/{one.asked}" for one in self.tries)
         text = f"{self.keys_answered} of {self.keys_asked} keys answered in {len(self.tries)} tries ({each})"
-        quiet = [f"of {blocks_text(self.silent)}"] if self.silent else []
+        silent = [f"those of {blocks_text(self.silent)}"] if self.silent else []
         if self.keys_asked - self.keys_answered > len(self.silent):
-            quiet.append("of agents")
-        return f"{text}; nothing {' and '.join(quiet)}" if quiet else text
+            silent.append("that of the agents")
+        return f"{text}, not {' and '.join(silent)}" if silent else text
 
     def check_whole(self) -> None:
         """Raise `PartialReading` if this reading is partial."""

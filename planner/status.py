@@ -11,6 +11,7 @@ from planner.errors import InputInvalid, NothingToPlan
 from planner.keys import PublicKey
 from planner.live import Progress, Reading, read_from
 from planner.node import ClientNode, client_node, run
+from planner.plan import PlannedServer
 from planner.plan_records import Found, Index, Judged, fetch_index, fetch_plans, judge
 from planner.published import PublishedPlan
 from planner.sealing import Reason, Refusal
@@ -19,6 +20,8 @@ from planner.text import escape
 from solver.problem import Span
 
 MAX_WHY = 300
+GONE = "gone"
+"""The state of a server that is in the plan and not in the swarm; the others' are those of `ServerState`."""
 MAX_REFUSALS = 50
 """Refusals that are listed for a key: a stranger may cause any number."""
 
@@ -268,7 +271,24 @@ def _servers(state: SwarmState | None, reading: Reading | None, followed: KeySta
                 why=why,
             )
         )
-    return tuple(rows)
+    present = {server.peer_id for server in state.servers}
+    rows += [_gone(row) for peer_id, row in planned.items() if peer_id not in present]
+    return tuple(sorted(rows, key=lambda row: row.peer_id))
+
+
+def _gone(row: PlannedServer) -> ServerStatus:
+    """A server that the plan counts on and that the swarm no longer has."""
+    return ServerStatus(
+        peer_id=row.peer_id,
+        public_name=row.public_name,
+        state=GONE,
+        present=None,
+        target=row.target,
+        planned=True,
+        wave=row.wave,
+        agent=None,
+        why="it has left the swarm, or has no records in it now",
+    )
 
 
 def _said_why(value: object) -> str | None:

@@ -11,7 +11,7 @@ from planner.publishing import publish, revoke
 from planner.status import swarm_status
 from solver.problem import Span
 from tests.planner.live.publish import fill, fresh_prefix, overwrite, planned, standing
-from tests.planner.live.swarm import Raw
+from tests.planner.live.swarm import FakeServer, Raw, peer_id
 
 
 @pytest.fixture
@@ -46,6 +46,16 @@ def test_a_published_plan_and_its_targets(swarm, prefix):
     assert document["plans"][0]["epoch"] == done.verified.epoch
     assert document["followed"] == key.public.text()
     json.dumps(document, allow_nan=False)
+
+
+def test_a_planned_server_that_has_gone_is_still_in_the_list(swarm, prefix):
+    key = generate()
+    publish(planned(swarm, prefix), key, swarm.peers)
+    swarm.fill(FakeServer(peer_id(0), 0, 2, state=0).records(prefix))
+    gone, *others = swarm_status(prefix, swarm.peers, [key.public]).servers
+    assert (gone.peer_id, gone.state, gone.present, gone.planned) == (peer_id(0), "gone", None, True)
+    assert gone.why == "it has left the swarm, or has no records in it now"
+    assert [server.state for server in others] == ["online"] * 3
 
 
 def test_an_untrusted_key_is_found_in_the_index_and_gives_no_targets(swarm, prefix):
