@@ -44,7 +44,11 @@ def publish(
     ] = None,
     force: Annotated[
         list[Force] | None,
-        typer.Option(help="Publish although this has changed since the plan was made; several times for several."),
+        typer.Option(
+            metavar="WHAT",
+            help="Publish although this has changed since the plan was made (span, peers or throughput of servers), "
+            "although the reading is partial, or the plan has expired; several times for several.",
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask.")] = False,
     envelope: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the signed plan to a file too.")] = None,
