@@ -278,6 +278,7 @@ class DemoSwarm:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((source, *paths)),
             "CUDA_VISIBLE_DEVICES": "",
+            "HF_HOME": str(self._folder / "huggingface"),  # transformers writes into it as it is imported
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "TMPDIR": str(self._folder),  # also for the Unix sockets of torch's shared memory
