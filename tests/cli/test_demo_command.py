@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.app import command
+from cli.ending import ending
 from tests.cli.process import ROOT, run
 
 
@@ -44,3 +46,24 @@ def test_a_swarm_that_does_not_come_up_is_no_unreachable_one(tmp_path: Path) -> 
     (tmp_path / "hivemind.py").write_text("import os; os._exit(3)")
     code, said = demo(tmp_path)
     assert (code, said) == (15, "plan-swarm: the demo swarm's process ended by itself\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "text"),
+    [
+        (".", 7, "it is a directory; name a file with --peers-file"),
+        ("/dev/null", 7, "it is not a plain file; name another with --peers-file"),
+        ("no/such/folder/swarm.peers", 7, "there is no folder no/such/folder"),
+        ("x" * 300, 7, "name another with --peers-file"),
+        ("-", 2, "--peers-file needs the name of a file"),
+    ],
+)
+def test_a_bad_peers_file_is_refused_before_anything_starts(
+    file: str, code: int, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ending(lambda: command(["demo", "swarm", "--peers-file", file])) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("plan-swarm: ")
+    assert err.count("\n") == 1
+    assert text in err
