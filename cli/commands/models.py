@@ -29,6 +29,7 @@ def models(
     def act() -> ExitCode:
         import json
 
+        from cli import words
         from cli.live import progress, swarm, tell
         from cli.output import lines_text, write_stdout
         from planner.errors import PartialReading
@@ -44,7 +45,7 @@ def models(
             write_stdout(json.dumps([vars(row) for row in rows], indent=2) + "\n")
         else:
             write_stdout(lines_text(lambda look: _table(rows, look)))
-        tell(f"{len(rows)} models", given, quiet)
+        tell(words.count(len(rows), "model"), given, quiet)
         partial = [row.prefix for row in rows if row.partial]
         if partial:
             raise PartialReading(f"keys of {', '.join(partial[:5])} are likely to be missing; try a longer --timeout")
