@@ -36,15 +36,18 @@ tests := .venv-test/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: FORCE help demo test check lint fmt bench clean
+.PHONY: FORCE help demo demo-swarm test check lint fmt bench clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 12
 
 demo: .venv/planner ## install the planner alone and plan a real swarm
 	@$(call show,--dump $(DUMP))
 	@$(call show,--dump $(DUMP) --span server4=21:40)
 show = printf '\n$$ %s\n' 'plan-swarm $(1)' && .venv/bin/plan-swarm $(1)
+
+demo-swarm: .venv-test/everything ## start a private swarm of real Petals servers, until Ctrl-C
+	@.venv-test/bin/plan-swarm demo swarm --peers-file demo-swarm.peers
 
 test: .venv-test/everything ## install everything, petals too, and run all tests (ARGS='-k word')
 	@echo 'pytest'
@@ -67,7 +70,7 @@ bench: .venv/planner ## measure speed and quality
 	@$(planner) -m benchmarks $(ARGS)
 
 clean: ## remove the venvs and all that the tools leave
-	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-swarm.peers
 	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/made: $(call stale,.venv)

@@ -30,6 +30,8 @@ class ExitCode(IntEnum):
     KEY_UNUSABLE = 11
     DRIFTED = 12
     REFUSED = 13
+    PACKAGE_UNUSABLE = 14
+    SERVER_FAILED = 15
     INTERRUPTED = 130
     CLOSED_PIPE = 141
     TERMINATED = 143
@@ -50,6 +52,8 @@ MEANINGS = {
     ExitCode.KEY_UNUSABLE: "a key or its file cannot be made, read or trusted",
     ExitCode.DRIFTED: "the swarm is no longer as the plan found it",
     ExitCode.REFUSED: "a signed plan is refused, or cannot be signed",
+    ExitCode.PACKAGE_UNUSABLE: "a package that this needs is missing, or does not fit",
+    ExitCode.SERVER_FAILED: "a server started here did not come up, or broke down",
     ExitCode.INTERRUPTED: "given up, with Ctrl-C or by answering no",
     ExitCode.CLOSED_PIPE: "the reader of standard output has gone",
     ExitCode.TERMINATED: "ended by SIGTERM, with nothing left behind",
@@ -72,6 +76,8 @@ def code_for(error: PlanSwarmError) -> ExitCode:
         errors.KeyUnusable: ExitCode.KEY_UNUSABLE,
         errors.Drifted: ExitCode.DRIFTED,
         errors.EnvelopeRefused: ExitCode.REFUSED,
+        errors.PackageUnusable: ExitCode.PACKAGE_UNUSABLE,
+        errors.ServerFailed: ExitCode.SERVER_FAILED,
     }
     return next((code for kind, code in codes.items() if isinstance(error, kind)), ExitCode.UNEXPECTED)
 

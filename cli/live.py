@@ -25,14 +25,14 @@ def check_installed(*names: str) -> None:
 
     Raises
     ------
-    PolicyInvalid
+    PackageUnusable
         If something is missing.
     """
     missing = [name for name in names or NEEDED if not _installed(name)]
     if missing:
-        from planner.errors import PolicyInvalid
+        from planner.errors import PackageUnusable
 
-        raise PolicyInvalid(f"this needs {' and '.join(missing)}; run: pip install 'plan-swarm[swarm]'")
+        raise PackageUnusable(f"this needs {' and '.join(missing)}; run: pip install {' '.join(missing)}")
 
 
 def peers_of(given: Sequence[str]) -> tuple[str, ...]:

@@ -23,8 +23,17 @@ if TYPE_CHECKING:
     from planner.plan import Plan
 
 
-def check_output(path: Path, dump: str | None) -> None:
+def check_output(path: Path, dump: str | None = None, option: str = "--out") -> None:
     """See before the search whether `path` can be written, so that nobody waits to learn that it cannot.
+
+    Parameters
+    ----------
+    path
+        As it was given.
+    dump
+        What is read.
+    option
+        The one by which `path` was given.
 
     Raises
     ------
@@ -34,18 +43,24 @@ def check_output(path: Path, dump: str | None) -> None:
         If it is the very dump that is read.
     """
     shown, folder = escape(str(path)), path.parent
+    another = f"name another with {option}"
+    to_stdout = "; --json writes to standard output" if option == "--out" else ""
     if str(path) == "-":
-        raise PolicyInvalid("--out needs the name of a file; --json writes to standard output")
+        raise PolicyInvalid(f"{option} needs the name of a file{to_stdout}")
+    try:
+        path.exists()
+    except OSError as error:  # a name too long, a folder that may not be looked into
+        raise OutputUnwritable(f"cannot write {shown}: {error.strerror}; {another}") from error
     if path.is_dir():
-        raise OutputUnwritable(f"cannot write {shown}: it is a directory; name a file with --out")
+        raise OutputUnwritable(f"cannot write {shown}: it is a directory; name a file with {option}")
     if path.exists() and not path.is_file():
-        raise OutputUnwritable(f"cannot write {shown}: it is not a plain file; --json writes to standard output")
+        raise OutputUnwritable(f"cannot write {shown}: it is not a plain file{to_stdout or f'; {another}'}")
     if not folder.is_dir():
         raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; name another with --out")
+        raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; {another}")
     if dump is not None and dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
-        raise PolicyInvalid(f"--out {shown} would overwrite the dump that is read; name another file")
+        raise PolicyInvalid(f"{option} {shown} would overwrite the dump that is read; name another file")
 
 
 def json_text(plan: Plan) -> str:

@@ -35,6 +35,14 @@ class SwarmUnreachable(PlanSwarmError):
     """No node of the swarm's DHT could be reached, or none answered in time."""
 
 
+class PackageUnusable(PlanSwarmError):
+    """A package that not every command needs is missing, or of a version that does not fit."""
+
+
+class ServerFailed(PlanSwarmError):
+    """A server that was started here did not come up, or ended by itself."""
+
+
 class PartialReading(PlanSwarmError):
     """The swarm was read, but keys are likely to be missing: nothing may be acted on."""
 

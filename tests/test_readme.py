@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from typer.main import get_command
+
+from cli.app import app
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -39,7 +43,8 @@ def test_the_script():
 
 def test_the_options_named():
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
-    text = run("-m", "cli", "--help")
+    commands = set(re.findall(r"plan-swarm ([a-z]+)", README)) & set(get_command(app).commands)
+    text = "".join(run("-m", "cli", *command, "--help") for command in [(), *((name,) for name in sorted(commands))])
     assert {option for option in options if option not in text} == set()
 
 

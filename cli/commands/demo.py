@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from cli.exitcodes import ExitCode
@@ -16,24 +19,21 @@ def _demo() -> None:
 
 
 @demo.command()
-def swarm() -> Action:
+def swarm(
+    peers_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Holds the initial peers while all servers are up, for --initial-peers."),
+    ] = None,
+) -> Action:
     """Start a private swarm of real Petals servers on this machine's CPU, and keep it until Ctrl-C."""
 
     def act() -> ExitCode:
-        from cli.live import check_installed
-        from cli.output import write_stdout
-        from planner.agent.compat import PetalsUnusable
+        from cli.output import check_output, write_stdout
         from planner.agent.demo import run
-        from planner.agent.demo_swarm import DemoSwarmFailed
-        from planner.errors import PolicyInvalid, SwarmUnreachable
 
-        check_installed()
-        try:
-            run(lambda line: write_stdout(f"{line}\n"))
-        except PetalsUnusable as error:
-            raise PolicyInvalid(str(error)) from error
-        except DemoSwarmFailed as error:
-            raise SwarmUnreachable(str(error)) from error
+        if peers_file is not None:
+            check_output(peers_file, option="--peers-file")
+        run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file)
         return ExitCode.SUCCESS
 
     return act

@@ -79,7 +79,7 @@ def publish(
         if lease is not None and not 0 < lease <= MAX_LEASE:
             raise PolicyInvalid(f"--lease must be above 0 and at most {MAX_LEASE:g} seconds, not {lease:g}")
         if envelope is not None:
-            check_output(envelope, str(plan))
+            check_output(envelope, str(plan), "--envelope")
         wanted, signer = load_plan(plan), signing_key(key, passphrase_file)
         write_stdout(_plan_text(wanted))
         given, forced = initial_peers or (), [Override(one.value) for one in force or ()]

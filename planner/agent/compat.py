@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import Any
 
-from planner.errors import PlanSwarmError
+from planner.errors import PackageUnusable
 
 PLACES = {
     "hivemind.utils.tensor_descr": ("BatchTensorDescriptor", "TensorDescriptor"),
@@ -42,11 +42,11 @@ PLACES = {
 """Where hivemind has the names that Petals takes from its top level."""
 
 TESTED = "petals 2.2.0.post1 with hivemind 1.1.12"
-INSTALL = "CONTRIBUTING.md says how to install them"
+INSTALL = "in a checkout, make demo-swarm installs them; CONTRIBUTING.md says how to do it by hand"
 _ASKED_FOR = ("petals", "hivemind", "transformers", "torch")
 
 
-class PetalsUnusable(PlanSwarmError):
+class PetalsUnusable(PackageUnusable):
     """Petals, or what it needs, is missing or of a version that does not fit; the message names what and which."""
 
 
@@ -62,7 +62,7 @@ def prepare() -> None:
         If a package is missing, a name is not at its known place, or Petals refuses what is installed.
     """
     with _silence():
-        hivemind = _imported("hivemind")
+        hivemind = imported("hivemind")
         found: dict[str, Any] = {}
         lacking = []
         for place, names in PLACES.items():
@@ -80,7 +80,7 @@ def prepare() -> None:
             )
         for name, value in found.items():
             setattr(hivemind, name, value)
-        _imported("petals")
+        imported("petals")
         # Petals, as it is imported, has hivemind's handler take over the root logger of whoever imports it.
         import_module("hivemind.utils.logging").use_hivemind_log_handler("in_hivemind")
 
@@ -93,24 +93,32 @@ def keep_sockets_in(folder: str | os.PathLike[str]) -> None:
     PetalsUnusable
         If hivemind is not installed.
     """
-    _imported("hivemind")
+    imported("hivemind")
     import_module("hivemind.p2p.p2p_daemon").P2P._UNIX_SOCKET_PREFIX = f"/unix{os.fspath(folder)}/"
 
 
-def _imported(package: str) -> Any:
+def imported(module: str) -> Any:
+    """A module of Petals, of hivemind or of what they need.
+
+    Raises
+    ------
+    PetalsUnusable
+        If it is missing, or refuses what is installed.
+    """
     try:
-        return import_module(package)
+        return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name == package:
-            raise PetalsUnusable(f"{package} is not installed; tested: {TESTED}; {INSTALL}") from None
-        raise PetalsUnusable(_refused(package, error)) from error
+        if error.name == module:
+            raise PetalsUnusable(f"{module} is not installed; tested: {TESTED}; {INSTALL}") from None
+        raise PetalsUnusable(_refused(module, error)) from error
     except Exception as error:  # petals checks versions by assert, and what it needs fails in ways of its own
-        raise PetalsUnusable(_refused(package, error)) from error
+        raise PetalsUnusable(_refused(module, error)) from error
 
 
-def _refused(package: str, error: Exception) -> str:
+def _refused(module: str, error: Exception) -> str:
     said = (str(error).splitlines() or [""])[0].strip() or "no reason given"
-    return f"{package} cannot be imported: {type(error).__name__}: {said}; found {_versions()}, tested: {TESTED}"
+    what = f"{module} cannot be imported: {type(error).__name__}: {said}"
+    return f"{what}; found {_versions()}, tested: {TESTED}; {INSTALL}"
 
 
 def _versions(hivemind: Any = None) -> str:

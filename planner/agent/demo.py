@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
+from planner.canonical import write_whole
 
 
 def run(
-    write: Callable[[str], None] = print, servers: Sequence[ServerSpec] = LAYOUT, *, timeout: float = START_TIMEOUT
+    write: Callable[[str], None] = print,
+    servers: Sequence[ServerSpec] = LAYOUT,
+    *,
+    timeout: float = START_TIMEOUT,
+    peers_file: str | os.PathLike[str] | None = None,
 ) -> None:
     """Start a swarm, say how to plan it, and keep it until Ctrl-C, SIGTERM or the terminal's end.
 
@@ -23,18 +30,30 @@ def run(
         Is given each line as it comes.
     servers, timeout
         As of `DemoSwarm`.
+    peers_file
+        Holds the addresses by which others join, a line each, from when every server is ONLINE until the end.
 
     Raises
     ------
     DemoSwarmFailed
         If it does not come up, or a server breaks down; a server that is killed is only reported.
+    PetalsUnusable
+        If Petals, or what it needs, is missing or does not fit.
+    OutputUnwritable
+        If `peers_file` cannot be written.
     SystemExit
         On SIGTERM or SIGHUP, when everything is down; Ctrl-C is the normal end and returns.
     """
-    with _ended_by_signals(), suppress(KeyboardInterrupt):
+    with _ended_by_signals(), suppress(KeyboardInterrupt), ExitStack() as until_the_end:
+        if peers_file is not None:
+            # Before too: what a swarm that was killed has left would send others to nobody.
+            Path(peers_file).unlink(missing_ok=True)
+            until_the_end.callback(Path(peers_file).unlink, missing_ok=True)
         write(f"Starting a DHT and {len(servers)} Petals servers on this machine, on its CPU ...")
         started = time.monotonic()
         with DemoSwarm(servers, timeout=timeout) as swarm:
+            if peers_file is not None:
+                write_whole(Path(peers_file), "".join(f"{peer}\n" for peer in swarm.initial_peers))
             write(f"All {len(servers)} are ONLINE after {time.monotonic() - started:.0f} s.")
             for line in describe(swarm):
                 write(line)

@@ -25,9 +25,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, cast
 
+from planner.agent.compat import PetalsUnusable
 from planner.agent.nursery import DHT, remove
 from planner.agent.tiny_model import NUM_BLOCKS, PREFIX
-from planner.errors import PlanSwarmError
+from planner.errors import ServerFailed
 
 State = Literal["starting", "joining", "online", "offline", "ended"]
 """Of a server: what it last announced and saw stored; before that ``starting``, after its process ``ended``."""
@@ -38,7 +39,7 @@ _LONGEST_FOLDER = 60
 """Characters: the sockets' paths in it must stay below 108, which is what Linux allows."""
 
 
-class DemoSwarmFailed(PlanSwarmError):
+class DemoSwarmFailed(ServerFailed):
     """The swarm or a server of it did not come up in time, or ended by itself."""
 
 
@@ -166,6 +167,8 @@ class DemoSwarm:
         ------
         DemoSwarmFailed
             If that takes longer than `timeout` or a part of it ends by itself; then all of it is taken down.
+        PetalsUnusable
+            If Petals, or what it needs, is missing or does not fit.
         """
         deadline = time.monotonic() + self._timeout
         try:
@@ -278,6 +281,7 @@ class DemoSwarm:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((source, *paths)),
             "CUDA_VISIBLE_DEVICES": "",
+            "HF_HOME": str(self._folder / "huggingface"),  # transformers writes into it as it is imported
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "TMPDIR": str(self._folder),  # also for the Unix sockets of torch's shared memory
@@ -314,6 +318,8 @@ class DemoSwarm:
 
     def _note(self, said: Mapping[str, Any]) -> None:
         event, name = said["event"], said["name"]
+        if event == "unusable":
+            raise PetalsUnusable(said["said"])
         if event == "failed":
             raise DemoSwarmFailed(f"the demo swarm cannot start: {said['said']}")
         if name in self._servers:

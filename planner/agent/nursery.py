@@ -29,7 +29,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
-from planner.agent.compat import keep_sockets_in, prepare
+from planner.agent.compat import PetalsUnusable, imported, keep_sockets_in, prepare
 from planner.agent.tiny_model import make_tiny_model
 
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
@@ -137,7 +137,7 @@ def main() -> None:
     try:
         prepare()
         for module in _PRELOADED:
-            import_module(module)
+            imported(module)
         import_module("hivemind.utils.logging").use_hivemind_log_handler("in_root_logger")  # to the servers' logs
         keep_sockets_in(folder)
         (folder / "cache").mkdir()
@@ -146,6 +146,9 @@ def main() -> None:
         # A child makes the model: torch starts threads when it computes, and threads do not survive a fork.
         nursery.raise_child("model", _make_model, str(folder / "model"))
         _obey(nursery, parent)
+    except PetalsUnusable as error:
+        tell("unusable", "nursery", said=str(error)[:2000])
+        raise
     except Exception as error:
         tell("failed", "nursery", said=f"{type(error).__name__}: {error}"[:2000])
         raise

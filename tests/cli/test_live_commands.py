@@ -195,8 +195,8 @@ def test_a_partial_reading_shows_the_plan_and_ends_with_9(case: Case) -> None:
 def test_what_is_not_installed_is_named(name: str) -> None:
     for command in (["--prefix", "m"], ["status", "--prefix", "m"]):
         done = run(*command, code=f"import sys; sys.modules[{name!r}] = None\n{LAUNCH}")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"plan-swarm: this needs {name}; run: pip install 'plan-swarm[swarm]'\n"
+        assert (done.returncode, done.stdout) == (14, "")
+        assert done.stderr == f"plan-swarm: this needs {name}; run: pip install {name}\n"
 
 
 # Keys ---------------------------------------------------------------------------------------------------

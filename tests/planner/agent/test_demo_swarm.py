@@ -184,10 +184,13 @@ def test_a_start_that_takes_too_long_is_given_up_and_nothing_stays():
         (signal.SIGKILL, "the nursery's", "up", 1),
     ],
 )
-def test_however_it_ends_nothing_of_it_stays(number, whose, when, code):
-    script = "from planner.agent import demo; demo.run(lambda line: print(line, flush=True), demo.LAYOUT[3:])"
+def test_however_it_ends_nothing_of_it_stays(number, whose, when, code, tmp_path):
+    peers = tmp_path / "swarm.peers"
+    peers.write_text("of a swarm that was killed")
+    script = "import sys; from planner.agent import demo; "
+    script += "demo.run(lambda line: print(line, flush=True), demo.LAYOUT[3:], peers_file=sys.argv[1])"
     with subprocess.Popen(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, str(peers)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -195,10 +198,12 @@ def test_however_it_ends_nothing_of_it_stays(number, whose, when, code):
         env=ENVIRONMENT,
     ) as process:
         nursery, folder = swarm_of(process.pid)
+        assert not peers.exists()
         if when == "up":
             lines = iter(process.stdout)
             command = next(line for line in lines if "plan-swarm --prefix tiny-llama-hf --initial-peers /ip4/" in line)
             assert command.strip().startswith("plan-swarm ")
+            assert command.strip().endswith(f" --initial-peers {peers.read_text().strip()}")
             assert "Ctrl-C" in next(line for line in lines if line.strip())
         pids = set(processes_of(folder))
         assert pids
@@ -208,3 +213,4 @@ def test_however_it_ends_nothing_of_it_stays(number, whose, when, code):
     assert ("Traceback" in errors) == (code == 1)
     # When it is killed itself the rest is left to others, who take their time.
     assert_nothing_left(folder, pids, timeout=30 if code == -signal.SIGKILL else 5)
+    assert [*tmp_path.iterdir()] == ([peers] if code == -signal.SIGKILL else [])
