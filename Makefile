@@ -66,8 +66,8 @@ lint: .venv-test/everything ## ruff (lint and format) and mypy
 fmt: .venv-test/everything ## format, and mend what ruff can
 	@$(tests) -m ruff check --quiet --fix . ; $(tests) -m ruff format .
 
-bench: .venv/planner ## measure speed and quality
-	@$(planner) -m benchmarks $(ARGS)
+bench: .venv-test/everything ## install everything and measure speed and quality, on a private DHT too
+	@$(tests) -m benchmarks $(ARGS)
 
 clean: ## remove the venvs and all that the tools leave
 	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-swarm.peers

@@ -16,7 +16,7 @@ def describe() -> dict[str, str]:
         "cores": str(available_cores()),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: version(name) for name in ("plan-swarm", "ortools", "numpy")},
+        **{name: version(name) for name in ("plan-swarm", "ortools", "numpy", "hivemind", "torch")},
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.wire import DROPPED, MAX_KEY_BYTES, Unreadable, Wire, count_parts, unpack
+from planner.wire import DROPPED, MAX_KEY_BYTES, Memory, Unreadable, Wire, unpack
 
 MAX_GET_BYTES = 2**27
 """Bytes of values that one `ClientNode.get` keeps, shared evenly by its keys."""
@@ -22,6 +22,8 @@ BATCH = 128
 """Keys that hivemind is asked for at once: its search takes quadratic time in them."""
 WORKERS = 16
 """Nodes that are asked at the same time."""
+CHUNK = 16
+"""Keys that a node is asked for in one call, at most."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class ClientNode:
 
     def __init__(self, node: Any, wire: Wire, peer_ids: Sequence[Any], deadline: float) -> None:
         self._node, self._wire, self._deadline = node, wire, deadline
+        self._memory = Memory()
         self._bootstrap = [peer_id for peer_id in peer_ids if self._knows(peer_id)]
         self.calls = self.responses = 0
         node.protocol.call_find = self._counted(node.protocol.call_find)
@@ -107,7 +110,7 @@ class ClientNode:
             for future in futures.values():
                 future.cancel()  # ends the search; one that is done stays as it is
         return {
-            key: _raw_key(future.result(), most_parts)
+            key: _raw_key(future.result(), most_parts, self._memory)
             for key, future in futures.items()
             if not future.cancelled() and future.exception() is None
         }
@@ -146,7 +149,16 @@ class ClientNode:
             await asyncio.sleep(0)  # hivemind enters them into its table in tasks of their own
 
 
-def _raw_key(result: Any, most_parts: int) -> RawKey | None:
+def calls_a_node(keys: int) -> int:
+    """Return how many calls to each node one `ClientNode.get` of so many different keys makes, at most.
+
+    hivemind asks a node for the square root of the keys at once, up to `CHUNK`, and never for a key twice.
+    """
+    batches = [min(BATCH, keys - start) for start in range(0, keys, BATCH)]
+    return sum(-(-batch // min(math.isqrt(batch), CHUNK)) for batch in batches)
+
+
+def _raw_key(result: Any, most_parts: int, memory: Memory) -> RawKey | None:
     """Make of what hivemind returns a `RawKey`, with values unpacked until there are `most_parts`."""
     if result is None:
         return None
@@ -156,8 +168,7 @@ def _raw_key(result: Any, most_parts: int) -> RawKey | None:
     dropped = dict(value.pop(DROPPED, (None, 0.0))[0] or {})
     subkeys: dict[str, tuple[Any, float]] = {}
     for subkey, (packed, expires) in value.items():
-        unpacked = unpack(packed)
-        parts = count_parts(unpacked)
+        unpacked, parts = memory.unpack(packed)
         if parts > most_parts:
             unpacked, parts = Unreadable("too many values under one key"), 0
         most_parts -= parts

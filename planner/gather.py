@@ -124,12 +124,18 @@ class Gathered:
             present = records.get(subkey)
             if present is None and len(records) >= MAX_SUBKEYS:
                 continue
-            # Of two that expire at the same moment always the same one, whichever came first.
-            if present is None or (expiration, repr(value)) > (present[1], repr(present[0])):
+            if present is None or _supersedes(value, expiration, *present):
                 records[subkey] = (value, expiration)
         dropped = self._dropped.setdefault(key, {})
         for reason, count in raw.dropped.items():
             dropped[reason] = max(count, dropped.get(reason, 0))
+
+
+def _supersedes(value: object, expiration: float, present: object, expires: float) -> bool:
+    """Whether the first is newer; of two that expire at the same moment always the same one, whichever came first."""
+    if expiration != expires or value is present:  # the same object in every try: `planner.wire.Memory`
+        return expiration > expires
+    return repr(value) > repr(present)
 
 
 async def gather(node: Getter, keys: Sequence[str], progress: Callable[[Gathered], None] | None = None) -> Gathered:

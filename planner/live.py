@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.dht_client import calls_a_node
 from planner.errors import InputInvalid, NothingToPlan, PartialReading
-from planner.gather import Gathered, Try
+from planner.gather import MIN_TRIES, Gathered, Try
 from planner.node import ClientNode, client_node, run
 from planner.notes import blocks_text
 from planner.prefixes import near_prefixes, prefix_of_model
@@ -158,9 +159,8 @@ def read_live(
     expiration, until fewer than 0.01 keys are expected to have been missed by chance or the time is over. From 0.05 on
     the reading is partial. The rule is that of `planner.gather.Gathered`.
 
-    A try is at most two `ClientNode.get`; before the first, up to a few more ask for ``_petals.models`` where
-    `num_blocks` is not given. Where K keys are asked of N nodes, one get makes about ``N * K / min(sqrt(K), 16)``
-    calls: 36 for 80 blocks on 4 nodes.
+    A try is at most two `ClientNode.get`; before the first, at least two more ask for ``_petals.models`` where
+    `num_blocks` is not given. How many calls that makes at most is `most_calls`.
 
     Parameters
     ----------
@@ -250,6 +250,24 @@ async def read_from(
         responses=node.responses,
         warnings=_warnings(gathered),
     )
+
+
+def most_calls(num_blocks: int, nodes: int, tries: int = MIN_TRIES, models_tries: int = MIN_TRIES) -> int:
+    """Return the most calls that reading a model makes on a swarm of so many nodes.
+
+    Parameters
+    ----------
+    num_blocks, nodes
+        The model's blocks, and the nodes of the DHT.
+    tries
+        Of all keys; `MIN_TRIES` where nothing is missed by chance, never over `planner.gather.MAX_TRIES`.
+    models_tries
+        Of ``_petals.models``; likewise, and 0 where the number of blocks was given.
+    """
+    keys = num_blocks + 1  # that of the agents
+    # Nothing has answered before the first try. Each later one has two gets, for keys that have and keys that have not.
+    later = max(calls_a_node(loud) + calls_a_node(keys - loud) for loud in range(keys + 1))
+    return nodes * (models_tries * calls_a_node(1) + calls_a_node(keys) + (tries - 1) * later)
 
 
 def _nobody_serves(prefix: str, models: Mapping[str, Model]) -> NothingToPlan:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from planner.dht_client import RPC_SECONDS, WORKERS, ClientNode, RawKey
+from planner.dht_client import CHUNK, RPC_SECONDS, WORKERS, ClientNode, RawKey
 from planner.errors import SwarmUnreachable
 from planner.text import escape, some
 from planner.wire import Entries, Wire
@@ -73,12 +73,14 @@ async def client_node(initial_peers: Sequence[str], timeout: float = 30.0) -> As
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Run `main` in an event loop of its own, without the complaints of hivemind's forgotten tasks."""
+    results: list[Result] = []  # not that of the task: asyncio.run() makes the repr of that, twice
 
-    async def quiet() -> Result:
+    async def quiet() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-        return await main
+        results.append(await main)
 
-    return asyncio.run(quiet())
+    asyncio.run(quiet())
+    return results[0]
 
 
 def check_addresses(initial_peers: Sequence[str]) -> list[str]:
@@ -167,6 +169,7 @@ async def _join_once(hivemind: _Hivemind, peers: list[str], started: list[Any], 
         client_mode=True,
         wait_timeout=RPC_SECONDS,
         num_workers=WORKERS,
+        chunk_size=CHUNK,
         blacklist_time=0,  # a node that chokes on one hostile key is still good for the others
         reuse_get_requests=False,
         # Each of these stores what was read, here or on other nodes.

@@ -116,8 +116,16 @@ def models_in(gathered: Gathered, read_at: float) -> dict[str, Model]:
 
 def raw_records(gathered: Gathered, prefix: str, num_blocks: int) -> list[dict[str, object]]:
     """List the raw records of a model's blocks as a dump holds them: by block, then by subkey."""
+    known: dict[int, object] = {}
+
+    def once(value: object) -> object:
+        """Keep one what is one: a server's value is the same object under all its blocks."""
+        if id(value) not in known:
+            known[id(value)] = plain(value)
+        return known[id(value)]
+
     return [
-        {"uid": f"{prefix}.{block}", "peer_id": subkey, "expiration": expiration, "value": plain(value)}
+        {"uid": f"{prefix}.{block}", "peer_id": subkey, "expiration": expiration, "value": once(value)}
         for block in range(num_blocks)
         for subkey, (value, expiration) in sorted(gathered.records(f"{prefix}.{block}").items())
     ]

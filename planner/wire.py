@@ -28,6 +28,8 @@ MAX_ITEMS = 4096
 MAX_PARTS = 20_000
 """Values of any kind inside one value: small ones take a hundred times their packed size in memory."""
 MAX_DEPTH = 16
+MAX_REMEMBERED = 2**21
+"""Bytes of values that a `Memory` remembers: those of 2,000 Petals servers."""
 
 _TUPLE, _DICTIONARY = 0x40, 0x50
 """hivemind's extension types."""
@@ -166,6 +168,31 @@ def unpack(packed: object) -> Any:
     except _ERRORS as error:
         return Unreadable(str(error) if isinstance(error, _BoundError) else "not msgpack")
     return value if count_parts(value) <= MAX_PARTS else Unreadable(f"over {MAX_PARTS:,} values or {MAX_DEPTH} deep")
+
+
+class Memory:
+    """Unpacks each value once: a server announces the same under all its blocks, and again in every try.
+
+    Equal bytes give the same object, which therefore nobody may change.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Any, int]] = {}
+        self._left = MAX_REMEMBERED
+
+    def unpack(self, packed: object) -> tuple[Any, int]:
+        """Return what `unpack` and `count_parts` make of a value."""
+        known = self._known.get(packed) if isinstance(packed, bytes) else None
+        if known is None:
+            value = unpack(packed)
+            known = value, count_parts(value)
+            if isinstance(packed, bytes):
+                if len(packed) > self._left:
+                    self._known.clear()
+                    self._left = MAX_REMEMBERED
+                self._left -= len(packed)
+                self._known[packed] = known
+        return known
 
 
 def count_parts(value: object) -> int:

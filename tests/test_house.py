@@ -57,6 +57,7 @@ def loaded_by(code: str, *arguments: str, report: Path) -> set[str]:
         ("solver", {"planner", "cli", "benchmarks", "tests"}),
         ("planner", {"cli", "benchmarks", "tests"}),
         ("cli", {"benchmarks", "tests"}),
+        ("benchmarks", {"tests"}),
     ],
 )
 def test_imports_go_one_way(package, forbidden):

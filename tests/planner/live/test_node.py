@@ -311,6 +311,17 @@ def test_an_error_inside(swarm):
         run(with_node(swarm.peers, use))
 
 
+def test_nobody_makes_a_text_of_what_is_returned():
+    class Vast:
+        def __repr__(self):
+            raise AssertionError("this takes seconds")
+
+    async def main():
+        return Vast()
+
+    assert isinstance(run(main()), Vast)
+
+
 def test_a_cancelled_reading(swarm):
     async def main():
         task = asyncio.create_task(with_node(swarm.peers, lambda _node: asyncio.sleep(100)))

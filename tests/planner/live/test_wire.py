@@ -15,9 +15,11 @@ from planner.wire import (
     MAX_DEPTH,
     MAX_ITEMS,
     MAX_PARTS,
+    MAX_REMEMBERED,
     MAX_SUBKEYS,
     MAX_VALUE_BYTES,
     Entries,
+    Memory,
     Unreadable,
     Wire,
     count_parts,
@@ -204,3 +206,22 @@ def test_counting():
     assert count_parts(5) == 1
     assert count_parts([1, (2, {"a": [3]})]) == 8
     assert count_parts(nested(MAX_DEPTH + 1, list)) > MAX_PARTS
+
+
+@given(VALUES, VALUES)
+def test_what_is_remembered_is_the_same(one, other):
+    memory = Memory()
+    for value in (one, other, one):
+        assert repr(memory.unpack(dumps(value))) == repr((value, count_parts(value)))
+    assert memory.unpack(dumps(one))[0] is memory.unpack(dumps(one))[0]
+
+
+def test_what_is_remembered_is_bounded():
+    memory = Memory()
+    tracemalloc.start()
+    for number in range(200):
+        value = str(number).encode() + bytes(MAX_VALUE_BYTES // 2)
+        assert memory.unpack(dumps(value)) == (value, 1)
+    assert tracemalloc.get_traced_memory()[0] < 3 * MAX_REMEMBERED  # packed and unpacked, and some
+    tracemalloc.stop()
+    assert memory.unpack(Unreadable("why")) == (Unreadable("why"), 1)
