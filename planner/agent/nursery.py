@@ -65,6 +65,9 @@ class _Nursery:
             target=_live, args=(name, self.folder, self.tell, theirs, os.getpid(), work, *arguments), name=name
         )
         process.start()
+        # Each start buries whoever of multiprocessing's list has ended by then; ours are buried by `look` alone.
+        siblings: Any = multiprocessing.process
+        siblings._children.discard(process)
         theirs.close()
         with suppress(OSError):  # the child does the same: whoever comes first
             os.setpgid(_pid(process), _pid(process))
