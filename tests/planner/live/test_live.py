@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import time
+from dataclasses import replace
 
 import msgpack
 import pytest
@@ -377,6 +378,64 @@ def test_a_key_too_large_to_be_sent_does_not_hide_the_others(small_swarm):
     assert reading.silent == (7,)
     assert len(reading.state().servers) == 10
     assert reading.responses < reading.calls
+
+
+def test_hostile_agents_records_are_dropped_with_a_line_each_and_the_rest_is_read(swarm):
+    prefix, key = "evil-agents-hf", f"{live.AGENTS_KEY}evil-agents-hf"
+    good = {"version": 1, "state": "serving", "span": (0, 4), "capacity": 6, "throughput": 5.0}
+    hostile = {
+        "version2": {**good, "version": 2},
+        "list": list(good.items()),
+        "word": "serving",
+        "null": None,
+        "infinite": {**good, "throughput": float("inf")},
+        "negative": {**good, "capacity": -1},
+        "megabyte": {**good, "state": "x" * 10**6},
+        "deep": {**good, "adapters": deep(500)},
+        "outside": {**good, "span": (0, 99)},
+    }
+    swarm.fill([model(prefix, 4), *FakeServer("honest", 0, 4).records(prefix), Raw(key, "honest", good)])
+    swarm.fill(Raw(key, subkey, value) for subkey, value in hostile.items())
+    swarm.fill([Raw(key, "forever", {"state": "waiting", "capacity": 2, "throughput": 1.0}, lifetime=1e9)])
+    swarm.fill([Raw(key, 7, good), Raw(key, b"bytes", good)])
+    reading = read_live(prefix, swarm.peers)
+    (server,) = reading.state().servers
+    assert (server.peer_id, server.agent.capacity) == ("honest", 6)
+    assert [warning.split(": dropped its agent's record: ")[0] for warning in reading.state().warnings] == sorted(
+        [*hostile, "forever"]
+    )
+    assert reading.warnings == (f"{key}: dropped subkeys that are not text (2)",)
+    swarm.fill([Raw(key, None, "mine", lifetime=2e9)])
+    reading = read_live(prefix, swarm.peers)
+    assert [server.peer_id for server in reading.state().servers] == ["honest"]
+    assert "plain value where a dictionary belongs" in reading.warnings[0]
+
+
+def test_a_strangers_later_records_under_someone_elses_peer_id(swarm):
+    prefix, key = "name-hf", f"{live.AGENTS_KEY}name-hf"
+    agent = {"version": 1, "state": "serving", "capacity": 6}
+    servers = [FakeServer("stated", 0, 4), FakeServer("unstated", 0, 4, stated=False), FakeServer("lied", 0, 4)]
+    servers.append(FakeServer("other", 0, 4))
+    swarm.fill([model(prefix, 4), *(raw for server in servers for raw in server.records(prefix))])
+    swarm.fill([Raw(key, server.peer_id, agent) for server in servers])
+    before = {server.peer_id: server for server in read_live(prefix, swarm.peers).state().servers}
+    swarm.fill(
+        [
+            # What is not in order is dropped; where that takes a key away, the server counts as uncertain.
+            Raw(f"{prefix}.1", "stated", (7, 1.0, {}), lifetime=1000),
+            Raw(f"{prefix}.1", "unstated", "junk", lifetime=1000),
+            Raw(key, "other", {**agent, "capacity": "all"}, lifetime=1000),
+            # A lie that is in order is believed, as a record proves nothing, of the one that it is about.
+            Raw(f"{prefix}.0", "lied", (2, 9.0, {"start_block": 0, "end_block": 2}), lifetime=1000),
+        ]
+    )
+    state = read_live(prefix, swarm.peers).state()
+    after = {server.peer_id: server for server in state.servers}
+    assert after["stated"] == before["stated"]
+    assert (after["unstated"].uncertain, after["unstated"].span) == (True, Span(0, 4))
+    assert after["other"] == replace(before["other"], agent=None)
+    assert (after["lied"].span, after["lied"].throughput) == (Span(0, 2), 9.0)
+    assert {warning.split(":")[0] for warning in state.warnings} == {"stated", "unstated", "other"}
 
 
 def test_someone_elses_expiration_does_not_reach_the_plan(swarm):
