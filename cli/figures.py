@@ -67,7 +67,7 @@ def _where(plan: Plan, look: Look) -> list[Text]:
 
 
 def _proof(plan: Plan, look: Look) -> list[Text]:
-    if plan.status == "infeasible":
+    if plan.status == "infeasible" or plan.partial:
         return []
     # A proven plan's bound still lies above it by the rounding slack.
     gap = 0.0 if proven(plan) and plan.objective.gap < NEGLIGIBLE else plan.objective.gap

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cli.asked import Asked, policy_of
 from cli.exitcodes import ExitCode
-from planner.errors import InfeasibleDemands, OutputUnwritable
+from planner.errors import InfeasibleDemands, OutputUnwritable, PartialReading
+from planner.text import escape
 
 if TYPE_CHECKING:
     from planner.live import Reading
@@ -51,6 +52,8 @@ def run(asked: Asked) -> ExitCode:
     _show(plan, asked)
     if reading is not None:
         reading.check_whole()
+    if state.partial:
+        raise PartialReading(f"{escape(str(asked.dump))} is of a swarm that was read in part only; read it again")
     return ExitCode.SOMETHING_TO_DO if asked.detailed_exitcode and plan.moves else ExitCode.SUCCESS
 
 
@@ -61,10 +64,8 @@ def _read_live(asked: Asked) -> tuple[Reading, SwarmState]:
     assert asked.prefix is not None  # the command line was refused otherwise
     reading = read(asked.prefix, asked.initial_peers, asked.num_blocks, asked.timeout, asked.quiet)
     tell(reading.summary(), asked.initial_peers, asked.quiet)
-    state, warnings = reading.state(), reading.warnings
-    if reading.partial:
-        warnings = (f"the reading is partial, and no plan may be published from it: {reading.summary()}", *warnings)
-    return reading, replace(state, warnings=(*warnings, *state.warnings))
+    state = reading.state()
+    return reading, replace(state, warnings=(*reading.warnings, *state.warnings))
 
 
 def _show(plan: Plan, asked: Asked) -> None:

@@ -14,6 +14,8 @@ def headline(plan: Plan, look: Look) -> str:
     """What to do and what it gains."""
     if plan.status == "infeasible":
         return "There is no plan: what is asked contradicts itself or the swarm."
+    if plan.partial and not plan.moves:
+        return "Nobody is moved: the swarm was read in part only."
     if not plan.moves:
         return "Nothing to do: " + _standstill(plan)
     return f"{_deeds(plan)}: {_gains(plan, look)}."
@@ -21,7 +23,7 @@ def headline(plan: Plan, look: Look) -> str:
 
 def certainty(plan: Plan) -> str:
     """How sure it is that there is nothing better; empty where the headline says so already."""
-    if plan.status == "infeasible":
+    if plan.status == "infeasible" or plan.partial:
         return ""
     if proven(plan):
         return "Proven: no placement has a better objective." if plan.moves else ""

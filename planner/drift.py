@@ -29,7 +29,7 @@ class Override(str, Enum):
     THROUGHPUT = "throughput"
     """A server's throughput changed by over `MAX_CHANGE`."""
     PARTIAL = "partial"
-    """The reading was partial."""
+    """The reading was partial, then or now."""
     EXPIRED = "expired"
     """The plan's own validity has ended."""
 
@@ -77,6 +77,8 @@ def drift(plan: PublishedPlan | Plan, state: SwarmState, now: float | None = Non
     found: list[Drift] = []
     if now is not None and now > plan.valid_until:
         found.append(Drift(Override.EXPIRED, None, f"the plan expired {now - plan.valid_until:,.0f} s ago; plan again"))
+    if plan.partial:
+        found.append(Drift(Override.PARTIAL, None, "the plan was made from a partial reading"))
     told, present = dict(plan.told), {server.peer_id: server for server in state.servers}
     planned = {server.peer_id: server for server in plan.servers}
     for peer_id in sorted(planned.keys() | present.keys()):

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from planner.node import RawKey
 from planner.wire import MAX_SUBKEYS
 
-MIN_TRIES, MAX_TRIES = 2, 12
-ENOUGH, PARTIAL = 0.01, 0.05
-"""Expected number of keys that were missed by chance: below the first it is enough, from the second on partial."""
+MIN_TRIES, MAX_TRIES = 2, 16
+PARTIAL = 0.01
+"""Expected number of keys that were missed by chance from which on a reading is partial."""
 
 
 class Getter(Protocol):
@@ -138,8 +138,13 @@ def _supersedes(value: object, expiration: float, present: object, expires: floa
     return repr(value) > repr(present)
 
 
-async def gather(node: Getter, keys: Sequence[str], progress: Callable[[Gathered], None] | None = None) -> Gathered:
-    """Ask for `keys` until `Gathered.expected_missed` is below `ENOUGH`, within the time that `node` has left.
+async def gather(
+    node: Getter,
+    keys: Sequence[str],
+    progress: Callable[[Gathered], None] | None = None,
+    enough: float = PARTIAL,
+) -> Gathered:
+    """Ask for `keys` until `Gathered.expected_missed` is below `enough`, within the time that `node` has left.
 
     Every try asks every key once: those that answered before in one batch, the silent ones in another, which hivemind
     splits the finer the fewer they are. So a key that its nodes choke on does not go on to spoil its neighbours. There
@@ -153,6 +158,8 @@ async def gather(node: Getter, keys: Sequence[str], progress: Callable[[Gathered
         The keys, each of which should hold a dictionary.
     progress
         Called after every try with what has been gathered so far.
+    enough
+        Expected number of missed keys; at most `PARTIAL`, for a reading that is whole where the time suffices.
     """
     gathered = Gathered(keys)
     while len(gathered.tries) < MAX_TRIES and (not gathered.tries or node.remaining > 0.05):
@@ -166,6 +173,6 @@ async def gather(node: Getter, keys: Sequence[str], progress: Callable[[Gathered
         gathered.add(answers, time.monotonic() - begun)
         if progress is not None:
             progress(gathered)
-        if len(gathered.tries) >= MIN_TRIES and gathered.expected_missed < ENOUGH:
+        if len(gathered.tries) >= MIN_TRIES and gathered.expected_missed < enough:
             break
     return gathered

@@ -22,6 +22,8 @@ from planner.wire_json import plain
 AGENTS_KEY = "_plan_swarm.agents."
 """Followed by the prefix: where agents announce themselves, subkey the peer id."""
 MAX_WARNINGS = 20
+ENOUGH = 0.001
+"""Expected number of missed keys below which no more is asked: one missed key may move servers for nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Reading:
     expected_missed
         How many keys are expected to have been missed by chance; see `planner.gather.Gathered`.
     partial
-        Whether that is too many: no plan may be published from this reading.
+        Whether that is too many: nobody is moved by this reading, and no plan may be published from it.
     calls, responses
         How many times a node of the swarm was asked for some keys, and how often one answered.
     warnings
@@ -155,8 +157,8 @@ def read_live(
 ) -> Reading:
     """Read a swarm from its DHT, in an event loop of its own.
 
-    All keys of the model are asked for in at least 2 and at most 12 tries, and what they answer is merged by newest
-    expiration, until fewer than 0.01 keys are expected to have been missed by chance or the time is over. From 0.05 on
+    All keys of the model are asked for in at least 2 and at most 16 tries, and what they answer is merged by newest
+    expiration, until fewer than 0.001 keys are expected to have been missed by chance or the time is over. From 0.01 on
     the reading is partial. The rule is that of `planner.gather.Gathered`.
 
     A try is at most two `ClientNode.get`; before the first, at least two more ask for ``_petals.models`` where
@@ -225,7 +227,7 @@ async def read_from(
     read_at = time.time()
     agents_key = f"{AGENTS_KEY}{prefix}"
     keys = [*(f"{prefix}.{block}" for block in range(num_blocks)), agents_key]
-    gathered = await gather_answered(node, keys, lambda gathered: tell("blocks", gathered))
+    gathered = await gather_answered(node, keys, lambda gathered: tell("blocks", gathered), ENOUGH)
     records = raw_records(gathered, prefix, num_blocks)
     agents = [
         {"peer_id": subkey, "expiration": expiration, "value": plain(value)}

@@ -15,6 +15,9 @@ FORMAT, VERSION = "plan-swarm.plan", 1
 DEFAULT_VALIDITY = 3600.0
 """Seconds for which a plan is valid."""
 
+PARTIAL_READING = "partial reading"
+"""Why a server does not move where keys are likely to be missing: what looks like a better place may be none."""
+
 PlanStatus = Literal["optimal", "feasible", "nothing_to_do", "infeasible"]
 
 
@@ -199,6 +202,11 @@ class Plan:
     def moves(self) -> tuple[PlannedServer, ...]:
         """The servers whose span changes, by peer id."""
         return tuple(server for server in self.servers if server.moves)
+
+    @property
+    def partial(self) -> bool:
+        """Whether servers stay because the reading was partial."""
+        return any(server.why_not == PARTIAL_READING for server in self.servers)
 
     @property
     def blocks_loaded(self) -> int:

@@ -81,10 +81,19 @@ class Found:
 
 @dataclass(frozen=True)
 class Index:
-    """The keys that the index names, and how many of its entries are no keys or too many."""
+    """The keys that the index names.
+
+    Parameters
+    ----------
+    ignored
+        How many of its entries are no keys or too many.
+    problems
+        What was left out, and what hides entries, one line each.
+    """
 
     keys: tuple[PublicKey, ...] = ()
     ignored: int = 0
+    problems: tuple[str, ...] = ()
 
 
 async def fetch_plans(node: ClientNode, prefix: str, key_ids: Collection[str]) -> dict[str, Found]:
@@ -114,7 +123,8 @@ async def fetch_index(node: ClientNode, prefix: str) -> Index:
             continue
         if public is not None and public.key_id == subkey and len(found) < MAX_INDEXED:
             found.append(public)
-    return Index(tuple(sorted(found, key=lambda public: public.key_id)), len(records) - len(found))
+    ignored = len(records) - len(found)
+    return Index(tuple(sorted(found, key=lambda public: public.key_id)), ignored, tuple(gathered.problems(key)))
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,13 @@ def _assemble(
     objective = Objective(
         worth.objective, worth.min_throughput, worth.reload_penalty, max(found.bound, worth.objective)
     )
+    status = _status(found, objective, stay, moves_anything=bool(moves), improves=improves, least_gain=least)
     before, after, waves = _before(state), _after(state, targets, servers), _one_wave(state, moves)
     return Plan(
         prefix=state.prefix,
         num_blocks=state.num_blocks,
         created_at=created_at,
-        status=_status(found, objective, stay, moves_anything=bool(moves), improves=improves, least_gain=least),
+        status="feasible" if state.partial else status,  # nothing is proven of a swarm that was not seen whole
         state_fingerprint=state.fingerprint(),
         before=before,
         after=after,

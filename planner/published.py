@@ -27,7 +27,7 @@ from planner.fields import (
     sequence,
     text,
 )
-from planner.plan import FORMAT, VERSION, Coverage, PlannedServer, PlanStatus, Wave, identify
+from planner.plan import FORMAT, PARTIAL_READING, VERSION, Coverage, PlannedServer, PlanStatus, Wave, identify
 from planner.records import MAX_RPS
 from planner.state import MAX_BLOCKS, ServerState
 from planner.text import escape, show
@@ -86,6 +86,11 @@ class PublishedPlan:
     def moves(self) -> tuple[PlannedServer, ...]:
         """The servers whose span changes, by peer id."""
         return tuple(server for server in self.servers if server.moves)
+
+    @property
+    def partial(self) -> bool:
+        """Whether servers stay because the reading was partial."""
+        return any(server.why_not == PARTIAL_READING for server in self.servers)
 
     def document(self) -> dict[str, Any]:
         """The whole document, a new one at each call."""

@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from planner.decode import decode
@@ -154,7 +155,17 @@ def _from_dump(document: dict[str, Any], prefix: str | None, num_blocks: int | N
     if agents is not None and not isinstance(agents, list):
         raise InputInvalid(f"agents is {show(agents)}, not a list; dump it again, or leave it out")
     read_at = _time(document, "read_at")
-    return decode(own, _num_blocks(document, num_blocks), read_at, records, agents or ())
+    reading = document.get("reading")
+    partial = isinstance(reading, dict) and reading.get("partial") is True
+    notes = (_PARTIAL,) if partial else ()
+    state = decode(own, _num_blocks(document, num_blocks), read_at, records, agents or (), notes=notes)
+    return replace(state, partial=partial)
+
+
+_PARTIAL = (
+    "the reading is partial: keys are likely to be missing, so nobody is moved but as --pin and --drain say, and "
+    "no plan may be published from it"
+)
 
 
 def _from_monitor(document: dict[str, Any], prefix: str | None, num_blocks: int | None) -> SwarmState:

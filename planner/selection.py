@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner.errors import InfeasibleDemands, PolicyInvalid
+from planner.plan import PARTIAL_READING
 from planner.policy import Policy
 from planner.state import Server, ServerState, SwarmState
 from planner.text import escape
@@ -133,6 +134,8 @@ def _role(
         return Role(why_not="cordoned")
     if constant is not None:
         return Role(why_not=constant)
+    if state.partial:
+        return Role(why_not=PARTIAL_READING)
     if server.agent is not None and server.agent.pinned:
         return Role(why_not="pinned by its agent")
     if agents_only and server.agent is None:

@@ -144,6 +144,9 @@ class SwarmState:
         Sorted by peer id, each peer once.
     warnings
         What was dropped or is doubtful, one line each.
+    partial
+        Whether more servers and blocks held are likely to exist than the reading has found: what looks like a hole may
+        be none, so nobody is moved.
 
     Raises
     ------
@@ -158,6 +161,7 @@ class SwarmState:
     read_at: float
     servers: tuple[Server, ...]
     warnings: tuple[str, ...] = ()
+    partial: bool = False
 
     def __post_init__(self) -> None:
         check_num_blocks(self.num_blocks)

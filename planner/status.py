@@ -307,4 +307,6 @@ def _why(server: Server, fresh: bool, after: Sequence[str]) -> str | None:
 
 
 def _index_notes(index: Index) -> tuple[str, ...]:
-    return (f"{index.ignored:,} entries of the index of keys are no keys, or too many",) if index.ignored else ()
+    problems = tuple(f"the index of keys: {problem}" for problem in index.problems)
+    ignored = (f"{index.ignored:,} entries of the index of keys are no keys, or too many",) if index.ignored else ()
+    return (*problems, *ignored)

@@ -145,17 +145,20 @@ async def announced_models(
 
 
 async def gather_answered(
-    node: ClientNode, keys: Sequence[str], progress: Callable[[Gathered], None] | None = None
+    node: ClientNode,
+    keys: Sequence[str],
+    progress: Callable[[Gathered], None] | None = None,
+    enough: float = PARTIAL,
 ) -> Gathered:
-    """Gather `keys`, at least one answer to any of which, be it "I do not have it", must have come.
+    """Gather `keys`, as `planner.gather.gather` does; some answer must come, be it "I do not have it".
 
     Raises
     ------
     SwarmUnreachable
-        If none has.
+        If none does.
     """
     calls, responses = node.calls, node.responses
-    gathered = await gather(node, keys, progress)
+    gathered = await gather(node, keys, progress, enough)
     if node.responses == responses or (not gathered.answered and gathered.unsearched):
         raise SwarmUnreachable(
             f"nodes of the swarm could be connected to, but {node.responses - responses:,} of {node.calls - calls:,} "

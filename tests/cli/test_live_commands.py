@@ -179,12 +179,22 @@ planner.live.read_from = partial
 """
 
 
-def test_a_partial_reading_shows_the_plan_and_ends_with_9(case: Case) -> None:
-    done = case("--prefix", case.prefix, "--time-limit", "5", code=PARTIAL + LAUNCH)
+def test_a_partial_reading_moves_nobody_and_ends_with_9(case: Case) -> None:
+    partial = case.folder / "partial.json"
+    done = case("--prefix", case.prefix, "--time-limit", "5", "--out", str(partial), code=PARTIAL + LAUNCH)
     assert done.returncode == 9
-    assert done.stdout.startswith("Move 1 server: ")
+    assert done.stdout.startswith("Nobody is moved: the swarm was read in part only.\n\n")
+    assert "4 servers stay; partial reading: 4." in done.stdout
     assert "no plan may be published from it" in " ".join(done.stdout.split())
     assert "is partial: " in done.stderr
+    done = case("publish", str(partial), "--key", case.key_file, "--yes")
+    assert done.returncode == 12
+    assert "the plan was made from a partial reading (--force partial)" in done.stderr
+    done = case("dump", str(case.folder / "swarm.json"), "--prefix", case.prefix, code=PARTIAL + LAUNCH)
+    assert done.returncode == 9
+    done = run("--dump", str(case.folder / "swarm.json"))
+    assert (done.returncode, done.stdout.partition(":")[0]) == (9, "Nobody is moved")
+    assert "read in part only" in done.stderr
     plan = case.plan()
     done = case("publish", plan, "--key", case.key_file, "--yes", code=PARTIAL + LAUNCH)
     assert done.returncode == 9

@@ -1,12 +1,15 @@
-"""A stock Petals client: ``python generate.py MODEL PEER PREFIX`` compares its answers with the local model's.
+"""A stock Petals client, whose answers are compared with the local model's: ``python generate.py MODEL PEER PREFIX``.
 
-To be started as the leader of a process group, which is to be killed afterwards.
+At the first line on standard input it opens a session and generates the first half of a text, at the next one the
+rest, in the same session; at a third it begins anew. Each time it prints what it has, as a line of JSON. To be started
+as the leader of a process group, which goes when standard input ends and may be killed at any time.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 
@@ -19,23 +22,39 @@ import torch  # noqa: E402  # after prepare, as petals is
 from petals import AutoDistributedModelForCausalLM  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
+HALF = 6
+"""Tokens."""
+
 
 def main(folder: str, peer: str, prefix: str) -> None:
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+    local = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
+    wait()
     swarm = AutoDistributedModelForCausalLM.from_pretrained(
         folder, initial_peers=[peer], dht_prefix=prefix, torch_dtype=torch.float32
     )
-    local = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
-    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
     with torch.inference_mode():
-        ours, theirs = swarm(tokens).logits, local(tokens).logits
-        answer = {
-            "difference": (ours - theirs).abs().max().item(),
-            "size": theirs.abs().max().item(),
-            "generated": swarm.generate(tokens, max_new_tokens=8, do_sample=False).tolist(),
-            "expected": local.generate(tokens, max_new_tokens=8, do_sample=False).tolist(),
-        }
+        theirs = local(tokens).logits
+        expected = local.generate(tokens, max_new_tokens=2 * HALF, do_sample=False)[0].tolist()
+        while True:
+            ours = swarm(tokens).logits
+            answer = {"difference": (ours - theirs).abs().max().item(), "size": theirs.abs().max().item()}
+            with swarm.inference_session(max_length=tokens.shape[1] + 2 * HALF) as session:
+                first = swarm.generate(tokens, max_new_tokens=HALF, do_sample=False, session=session)[0].tolist()
+                say(answer | {"generated": first, "expected": expected[: len(first)]})
+                wait()
+                rest = swarm.generate(None, max_new_tokens=HALF, do_sample=False, session=session)[0].tolist()
+            say({"generated": first + rest, "expected": expected})
+            wait()
+
+
+def wait() -> None:
+    if not sys.stdin.readline():
+        os.killpg(0, signal.SIGKILL)  # a Petals client may hang in the interpreter's end, and its p2pd outlive it
+
+
+def say(answer: dict) -> None:
     print(json.dumps(answer), flush=True)
-    os._exit(0)  # a Petals client may hang in the interpreter's end; who started this kills its process group
 
 
 if __name__ == "__main__":

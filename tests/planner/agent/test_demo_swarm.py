@@ -7,21 +7,32 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from planner import load_state, make_plan
+from planner import Policy, load_state, make_plan
 from planner.agent.demo_swarm import LAYOUT, DemoSwarm, DemoSwarmFailed, ServerSpec
+from planner.keys import generate
+from planner.live import AGENTS_KEY, read_live
+from planner.node import client_node, run
+from planner.plan_records import fetch_index
+from planner.published import read_plan
+from planner.publishing import publish
+from planner.state import ServerState
+from planner.status import swarm_status
+from solver.problem import Span
 from tests.planner.agent.left_behind import assert_nothing_left, processes_of, swarm_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
     pytest.skip("petals is not installed: make test installs it", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore:path is deprecated:DeprecationWarning")]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -41,36 +52,45 @@ def swarm():
 
 @contextmanager
 def other_process(swarm, script):
-    """A script with a node of its own in the swarm's DHT, whose sockets go with the swarm's folder."""
+    """Asks a script with a node of its own in the swarm's DHT, whose sockets go with the swarm's folder."""
     arguments = [str(swarm.model), swarm.initial_peers[0], swarm.prefix]
-    with subprocess.Popen(
-        [sys.executable, str(HERE / script), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**ENVIRONMENT, "TMPDIR": str(swarm.folder)},
-        start_new_session=True,
-    ) as process:
+    with (
+        tempfile.TemporaryFile("r+") as errors,
+        subprocess.Popen(
+            [sys.executable, str(HERE / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**ENVIRONMENT, "TMPDIR": str(swarm.folder)},
+            start_new_session=True,
+        ) as process,
+    ):
+
+        def ask():
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, errors.seek(0) or errors.read()[-2000:]
+            return json.loads(answer)
+
         try:
-            yield process
+            yield ask
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-@contextmanager
-def reader(swarm):
-    """Dumps of the swarm, read by another process; each `next` is newer than the call."""
-    with other_process(swarm, "read_dht.py") as process:
+@pytest.fixture(scope="module")
+def stock(swarm):
+    """What a reading by Petals' own functions gives, anew at each call."""
+    with other_process(swarm, "stock_reader.py") as ask:
+        yield ask
 
-        def fresh():
-            asked = time.time()
-            for line in process.stdout:
-                dump = json.loads(line)
-                # The reading began after the call: it ended at least a pause after it.
-                if dump["read_at"] > asked + 0.2:
-                    yield dump
-                    asked = time.time()
 
-        yield fresh()
+@pytest.fixture(scope="module")
+def client(swarm):
+    """A stock client: each call generates half of a text."""
+    with other_process(swarm, "generate.py") as ask:
+        yield ask
 
 
 def announced(dump, peer_id):
@@ -82,20 +102,40 @@ def announced(dump, peer_id):
     }
 
 
-def wait_for(dumps, peer_id, blocks):
-    """The first reading that has exactly these states of a peer's blocks."""
+def states_of(records, peer_id):
+    return {block: STATES[value[0]] for block, value in announced({"records": records}, peer_id).items()}
+
+
+def wait_for(stock, peer_id, blocks):
+    """Wait until the DHT has exactly these states of a peer's blocks."""
+    deadline = time.monotonic() + 60
+    while (states := states_of(stock()["dump"]["records"], peer_id)) != blocks:
+        assert time.monotonic() < deadline, f"still {states}"
+
+
+def bare(state):
+    """The servers without what a health monitor does not show."""
+    return [replace(server, agent=None) for server in state.servers]
+
+
+def seen_alike(swarm, stock, peer_id, blocks):
+    """Wait for these states of a peer's blocks: as what the planner and a health monitor then see it; None if gone."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        records = announced(next(dumps), peer_id)
-        if {block: STATES[value[0]] for block, value in records.items()} == blocks:
-            return records
-    raise AssertionError(f"still {records}")
+        before = read_live(swarm.prefix, swarm.initial_peers)
+        if (states := states_of(before.records, peer_id)) == blocks:
+            monitor = load_state(stock()["monitor"])
+            # What is the same before and after was so meanwhile: no server comes back to a state that it has left.
+            if bare(before.state()) == bare(read_live(swarm.prefix, swarm.initial_peers).state()):
+                assert bare(monitor) == bare(before.state())
+                return next((server for server in monitor.servers if server.peer_id == peer_id), None)
+    raise AssertionError(f"still {states}")
 
 
-def test_real_servers_announce_the_layout_and_one_move_mends_it(swarm):
-    with reader(swarm) as dumps:
-        dump = next(dumps)
-    assert dump["models"] == {"num_blocks": 8, "repository": None}
+def test_real_servers_announce_the_layout_and_one_move_mends_it(swarm, stock):
+    seen = stock()
+    dump = seen["dump"]
+    assert seen["models"] == {swarm.prefix: {"num_blocks": 8, "repository": None}}
     servers = swarm.servers
     assert [(server.spec, server.state) for server in servers.values()] == [(spec, "online") for spec in LAYOUT]
     assert {record["peer_id"] for record in dump["records"]} == {server.peer_id for server in servers.values()}
@@ -112,49 +152,122 @@ def test_real_servers_announce_the_layout_and_one_move_mends_it(swarm):
     assert (plan.before.min_throughput, plan.after.min_throughput) == (70.0, 160.0)
 
 
-def test_a_stock_client_generates_what_the_local_model_does(swarm):
-    with other_process(swarm, "generate.py") as process:
-        said = process.stdout.readline()
-    answer = json.loads(said)
-    assert answer["difference"] <= 1e-4 < answer["size"]
-    assert answer["generated"] == answer["expected"]
+def test_a_stock_client_generates_what_the_local_model_does(client):
+    begun = client()
+    assert begun["difference"] <= 1e-4 < begun["size"]
+    assert begun["generated"] == begun["expected"]
+    done = client()
+    assert done["generated"] == done["expected"]
+    assert len(done["expected"]) == len(begun["expected"]) + 6
 
 
-def test_a_server_is_seen_in_every_state_until_it_is_gone(swarm):
-    with reader(swarm) as dumps:
-        next(dumps)
-        swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=3.0))
-        peer_id = swarm.wait("late", "joining", 60).peer_id
-        (records,) = {str(value[1:2]) for value in wait_for(dumps, peer_id, {2: "joining", 3: "joining"}).values()}
-        assert records == "[50.0]"
-        swarm.wait("late", "online", 60)
-        wait_for(dumps, peer_id, {2: "online", 3: "online"})
-        swarm.take_offline("late")
-        assert swarm.wait("late", "offline").peer_id == peer_id
-        wait_for(dumps, peer_id, {2: "offline", 3: "offline"})
-        assert swarm.wait("late", "ended").exit_code == 0
-        wait_for(dumps, peer_id, {})
+def test_a_server_is_read_in_every_state_until_it_is_gone_as_a_health_monitor_shows_it(swarm, stock):
+    swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=5.0))
+    peer_id = swarm.wait("late", "joining", 60).peer_id
+    late = seen_alike(swarm, stock, peer_id, {2: "joining", 3: "joining"})
+    assert (late.state, late.span, late.throughput) == (ServerState.JOINING, Span(2, 4), 50.0)
+    swarm.wait("late", "online", 60)
+    late = seen_alike(swarm, stock, peer_id, {2: "online", 3: "online"})
+    assert (late.state, late.span, late.throughput) == (ServerState.ONLINE, Span(2, 4), 50.0)
+    swarm.take_offline("late")
+    assert swarm.wait("late", "offline").peer_id == peer_id
+    assert seen_alike(swarm, stock, peer_id, {2: "offline", 3: "offline"}) is None
+    assert swarm.wait("late", "ended").exit_code == 0
+    assert seen_alike(swarm, stock, peer_id, {}) is None
     assert swarm.servers["late"].states == ("starting", "joining", "online", "offline", "ended")
 
 
-def test_a_killed_server_says_nothing_and_its_records_expire(swarm):
+def test_a_killed_server_says_nothing_and_its_records_expire(swarm, stock):
     swarm.add(ServerSpec("doomed", 6, 8, 1.0))
     peer_id = swarm.wait("doomed", "online", 60).peer_id
+    wait_for(stock, peer_id, {6: "online", 7: "online"})
     before = processes_of(swarm.folder)
-    with reader(swarm) as dumps:
-        wait_for(dumps, peer_id, {6: "online", 7: "online"})
-        swarm.kill("doomed")
-        assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
-        killed = time.monotonic()
-        seen = set()
-        while records := announced(next(dumps), peer_id):
-            seen |= {STATES[value[0]] for value in records.values()}
-        assert time.monotonic() - killed < 2 * swarm.update_period + 5
-    assert seen <= {"online"}
+    swarm.kill("doomed")
+    assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
+    killed = time.monotonic()
+    shown = set()
+    while states := states_of((seen := stock())["dump"]["records"], peer_id):
+        assert set(states.values()) == {"online"}
+        monitor = load_state(seen["monitor"])
+        if peer_id in {server.peer_id for server in monitor.servers}:
+            shown |= {warning for warning in monitor.warnings if warning.startswith(peer_id)}
+        time.sleep(0.2)
+    assert time.monotonic() - killed < 2 * swarm.update_period + 5
+    # A monitor that cannot reach it shows what it announced last, and so does a reading of the DHT.
+    assert shown == {f"{peer_id}: the monitor could not reach it; it counts as 'online', as it announces"}
     # It may join faster than anybody looks.
     assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
     after = processes_of(swarm.folder)
     assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
+
+
+def store_agents(swarm, reading):
+    """Announce an agent of every server, as agents will."""
+    records = {
+        server.peer_id: {"version": 1, "state": "serving", "span": list(server.span), "capacity": 4, "pinned": False}
+        for server in reading.state().servers
+    }
+
+    async def store():
+        async with client_node(swarm.initial_peers) as node:
+            for peer_id, value in records.items():
+                assert await node.store(f"{AGENTS_KEY}{swarm.prefix}", peer_id, value, time.time() + 300)
+
+    run(store())
+    return set(records)
+
+
+def test_stock_petals_goes_on_unchanged_beside_plans_and_agents_records(swarm, stock, client):
+    with other_process(swarm, "generate.py") as newcomer:  # starts up meanwhile, and joins when it is first asked
+        begun, before = client(), stock()
+        peers = store_agents(swarm, read_live(swarm.prefix, swarm.initial_peers))
+        key, state = generate(), read_live(swarm.prefix, swarm.initial_peers).state()
+        plan = read_plan(make_plan(state, Policy(time_limit=5.0, workers=1)).to_json())
+        assert {tuple(move.target) for move in plan.moves} == {(4, 8)}
+        publish(plan, key, swarm.initial_peers)
+        published = time.time()
+
+        async def index():
+            async with client_node(swarm.initial_peers) as node:
+                return await fetch_index(node, swarm.prefix)
+
+        def assert_stands():
+            status = swarm_status(swarm.prefix, swarm.initial_peers, [key.public])
+            assert [(row.verdict, row.fresh) for row in status.keys] == [("valid", True)]
+            assert {server.peer_id for server in status.servers if server.agent == "serving"} == peers
+            assert run(index()).keys == (key.public,)
+
+        assert_stands()
+        after = stock()
+        assert after["stock"] == before["stock"]
+        assert after["models"] == before["models"]
+        assert bare(load_state(after["monitor"])) == bare(load_state(before["monitor"])) == bare(state)
+        done, new, rest = client(), newcomer(), newcomer()
+    # In the middle of its generation and from the beginning: token for token what it was.
+    assert done["generated"][: len(begun["generated"])] == begun["generated"]
+    assert done["generated"] == rest["generated"] == done["expected"]
+    assert new["difference"] <= 1e-4 < new["size"]
+
+    # A stock server joins, is seen, and goes.
+    swarm.add(ServerSpec("after", 4, 6, 5.0))
+    peer_id = swarm.wait("after", "online", 60).peer_id
+    wait_for(stock, peer_id, {4: "online", 5: "online"})
+    seen = stock()
+    assert seen["stock"]["spans"].pop(peer_id)[:3] == [4, 6, "online"]
+    assert seen["stock"]["spans"] == before["stock"]["spans"]
+    swarm.take_offline("after")
+
+    # All others have announced themselves again.
+    ages = {}
+    deadline = time.monotonic() + 30
+    while not ages or min(ages.values()) < published:
+        assert time.monotonic() < deadline, ages
+        records = [record for record in stock()["dump"]["records"] if record["peer_id"] in peers]
+        ages = {(one["uid"], one["peer_id"]): one["expiration"] - 2 * swarm.update_period for one in records}
+    assert {peer_id for _, peer_id in ages} == peers
+    assert stock()["models"] == before["models"]
+    assert_stands()
+    swarm.wait("after", "ended")
 
 
 def test_a_server_that_cannot_start_is_named_with_its_reason_and_nothing_stays():

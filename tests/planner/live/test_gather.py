@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from planner.gather import ENOUGH, MAX_TRIES, PARTIAL, Gathered, gather
+from planner.gather import MAX_TRIES, PARTIAL, Gathered, gather
 from planner.node import RawKey
 
 
@@ -96,7 +96,7 @@ def test_a_whole_reading_has_hardly_ever_missed_a_key():
 def test_a_dead_swarm_is_given_up():
     gathered = asyncio.run(gather(Fake([], 1.0), KEYS))
     assert gathered.silent == tuple(KEYS)
-    assert len(gathered.tries) == math.ceil(math.log2(1 / ENOUGH + 1))
+    assert len(gathered.tries) == math.ceil(math.log2(1 / PARTIAL + 1))
 
 
 def test_a_bad_swarm_is_partial():

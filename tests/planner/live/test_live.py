@@ -4,11 +4,12 @@ import itertools
 import json
 import random
 import time
+from dataclasses import replace
 
 import msgpack
 import pytest
 
-from planner import live
+from planner import Policy, live, make_plan
 from planner.canonical import canonical_json
 from planner.dht_client import calls_a_node
 from planner.dump import write_dump
@@ -26,6 +27,10 @@ BIG = "big-hf"
 
 def canonical(state):
     return canonical_json(state.to_json())
+
+
+def moves(plan):
+    return {(server.peer_id, server.target) for server in plan.moves}
 
 
 def servers(reading):
@@ -95,10 +100,10 @@ def test_a_hundred_servers_are_read_in_time_and_in_the_calls_that_are_stated(big
     seconds = time.monotonic() - begun
     print(f"read in {seconds:.2f} s, {len(gets)} gets, {reading.calls} calls")
     assert seconds < 5
-    # Twice the models, then two tries of all keys; the second asks the agents' key, which is silent, apart.
-    assert gets == [1, 1, 81, 80, 1]
-    assert reading.calls <= sum(len(big.nodes) * calls_a_node(keys) for keys in gets) == 88
-    assert reading.calls <= most_calls(80, len(big.nodes)) == 104
+    # Twice the models, then three tries of all keys; the later two ask the agents' key, which is silent, apart.
+    assert gets == [1, 1, 81, 80, 1, 80, 1]
+    assert reading.calls <= sum(len(big.nodes) * calls_a_node(keys) for keys in gets)
+    assert reading.calls <= most_calls(80, len(big.nodes), tries=3)
     assert len(reading.state().servers) == 100
 
 
@@ -200,19 +205,29 @@ def flapping(monkeypatch, share, seed):
     monkeypatch.setattr(ClientNode, "get", flap)
 
 
-@pytest.mark.parametrize("stated", [True, False])
-def test_ten_readings_of_a_flapping_swarm_give_the_same_or_say_partial(swarm, monkeypatch, stated):
-    prefix = f"flap{stated}-hf"
-    all_servers = random_servers(20, 40, 5, stated=stated)
-    swarm.fill([model(prefix, 40), *(raw for server in all_servers for raw in server.records(prefix))])
+@pytest.mark.parametrize(
+    ("stated", "tries", "partial"), [(True, 16, range(3)), (False, 16, range(3)), (False, 4, range(8, 11))]
+)
+def test_ten_readings_of_a_flapping_swarm_give_the_same_or_say_partial(swarm, monkeypatch, stated, tries, partial):
+    prefix = f"flap{stated}{tries}-hf"
+    all_servers = random_servers(10, 16, 5, stated=stated)
+    swarm.fill([model(prefix, 16), *(raw for server in all_servers for raw in server.records(prefix))])
     whole = read_live(prefix, swarm.peers)
-    assert len(whole.state().servers) == 20
+    assert len(whole.state().servers) == 10
     flapping(monkeypatch, 0.4, seed=11)
-    readings = [read_live(prefix, swarm.peers) for _ in range(10)]
+    monkeypatch.setattr("planner.gather.MAX_TRIES", tries)
+    readings = [read_live(prefix, swarm.peers, num_blocks=16) for _ in range(10)]
     print([(len(reading.tries), round(reading.expected_missed, 4)) for reading in readings])
     assert all(reading.partial or servers(reading) == servers(whole) for reading in readings)
-    assert sum(not reading.partial for reading in readings) >= 8
-    assert all(len(reading.tries) <= 12 for reading in readings)
+    assert sum(reading.partial for reading in readings) in partial
+    assert all(len(reading.tries) <= tries for reading in readings)
+    # Nor does any of them give a move that the full reading does not; equal states give equal plans.
+    states = {(servers(reading), reading.partial): reading.state() for reading in [whole, *readings]}
+    plans = {key: make_plan(state, Policy(time_limit=5.0, workers=1)) for key, state in states.items()}
+    wanted = moves(plans[servers(whole), False])
+    assert len(wanted) >= 2
+    assert all(moves(plan) <= wanted for plan in plans.values())
+    assert all(stage.proven for plan in plans.values() for stage in plan.search.stages)
 
 
 def test_a_reading_that_is_cut_short_says_partial(swarm, monkeypatch):
@@ -364,6 +379,64 @@ def test_a_key_too_large_to_be_sent_does_not_hide_the_others(small_swarm):
     assert reading.silent == (7,)
     assert len(reading.state().servers) == 10
     assert reading.responses < reading.calls
+
+
+def test_hostile_agents_records_are_dropped_with_a_line_each_and_the_rest_is_read(swarm):
+    prefix, key = "evil-agents-hf", f"{live.AGENTS_KEY}evil-agents-hf"
+    good = {"version": 1, "state": "serving", "span": (0, 4), "capacity": 6, "throughput": 5.0}
+    hostile = {
+        "version2": {**good, "version": 2},
+        "list": list(good.items()),
+        "word": "serving",
+        "null": None,
+        "infinite": {**good, "throughput": float("inf")},
+        "negative": {**good, "capacity": -1},
+        "megabyte": {**good, "state": "x" * 10**6},
+        "deep": {**good, "adapters": deep(500)},
+        "outside": {**good, "span": (0, 99)},
+    }
+    swarm.fill([model(prefix, 4), *FakeServer("honest", 0, 4).records(prefix), Raw(key, "honest", good)])
+    swarm.fill(Raw(key, subkey, value) for subkey, value in hostile.items())
+    swarm.fill([Raw(key, "forever", {"state": "waiting", "capacity": 2, "throughput": 1.0}, lifetime=1e9)])
+    swarm.fill([Raw(key, 7, good), Raw(key, b"bytes", good)])
+    reading = read_live(prefix, swarm.peers)
+    (server,) = reading.state().servers
+    assert (server.peer_id, server.agent.capacity) == ("honest", 6)
+    assert [warning.split(": dropped its agent's record: ")[0] for warning in reading.state().warnings] == sorted(
+        [*hostile, "forever"]
+    )
+    assert reading.warnings == (f"{key}: dropped subkeys that are not text (2)",)
+    swarm.fill([Raw(key, None, "mine", lifetime=2e9)])
+    reading = read_live(prefix, swarm.peers)
+    assert [server.peer_id for server in reading.state().servers] == ["honest"]
+    assert "plain value where a dictionary belongs" in reading.warnings[0]
+
+
+def test_a_strangers_later_records_under_someone_elses_peer_id(swarm):
+    prefix, key = "name-hf", f"{live.AGENTS_KEY}name-hf"
+    agent = {"version": 1, "state": "serving", "capacity": 6}
+    servers = [FakeServer("stated", 0, 4), FakeServer("unstated", 0, 4, stated=False), FakeServer("lied", 0, 4)]
+    servers.append(FakeServer("other", 0, 4))
+    swarm.fill([model(prefix, 4), *(raw for server in servers for raw in server.records(prefix))])
+    swarm.fill([Raw(key, server.peer_id, agent) for server in servers])
+    before = {server.peer_id: server for server in read_live(prefix, swarm.peers).state().servers}
+    swarm.fill(
+        [
+            # What is not in order is dropped; where that takes a key away, the server counts as uncertain.
+            Raw(f"{prefix}.1", "stated", (7, 1.0, {}), lifetime=1000),
+            Raw(f"{prefix}.1", "unstated", "junk", lifetime=1000),
+            Raw(key, "other", {**agent, "capacity": "all"}, lifetime=1000),
+            # A lie that is in order is believed, as a record proves nothing, of the one that it is about.
+            Raw(f"{prefix}.0", "lied", (2, 9.0, {"start_block": 0, "end_block": 2}), lifetime=1000),
+        ]
+    )
+    state = read_live(prefix, swarm.peers).state()
+    after = {server.peer_id: server for server in state.servers}
+    assert after["stated"] == before["stated"]
+    assert (after["unstated"].uncertain, after["unstated"].span) == (True, Span(0, 4))
+    assert after["other"] == replace(before["other"], agent=None)
+    assert (after["lied"].span, after["lied"].throughput) == (Span(0, 2), 9.0)
+    assert {warning.split(":")[0] for warning in state.warnings} == {"stated", "unstated", "other"}
 
 
 def test_someone_elses_expiration_does_not_reach_the_plan(swarm):

@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+import json
 import re
 import time
+import zlib
 from dataclasses import replace
 
 import pytest
 
 from planner import publishing
 from planner.drift import Override
-from planner.envelope import Reason, Verified
+from planner.envelope import Reason, Verified, check_plan, open_envelope, seal_plan, seal_revoke
 from planner.errors import Drifted, EnvelopeRefused, InputInvalid, PartialReading, SwarmUnreachable
 from planner.keys import generate
 from planner.live import Reading
-from planner.plan_records import Found, index_key, judge, plans_key
+from planner.node import client_node, run
+from planner.plan_records import Found, fetch_index, fetch_plans, index_key, judge, plans_key
 from planner.publishing import Beat, keep, publish, read_back, revoke
-from planner.sealing import Kind, seal
+from planner.sealing import Kind, _pack, _signed, seal
+from planner.status import swarm_status
 from tests.planner.live.publish import fill, fresh_prefix, overwrite, planned, standing
-from tests.planner.live.swarm import Raw
+from tests.planner.live.swarm import Raw, peer_id
 from tests.plans import plan as made_plan
 
 
@@ -25,6 +29,16 @@ def prefix(swarm):
     name = fresh_prefix()
     fill(swarm, name)
     return name
+
+
+def found_by(swarm, prefix, key):
+    """What stands under a key's plans, as a reader finds it."""
+
+    async def look():
+        async with client_node(swarm.peers) as node:
+            return (await fetch_plans(node, prefix, [key.public.key_id]))[key.public.key_id]
+
+    return run(look())
 
 
 def test_a_plan_is_published_and_seen_from_another_node(swarm, prefix):
@@ -73,6 +87,66 @@ def test_a_revoke_takes_the_place_of_the_plan_and_a_replay_changes_nothing(swarm
     seen = read_back(prefix, key.public, swarm.peers)
     assert seen.plan == back.verified
     assert dict(seen.refusals)["replayed"].reason is Reason.STALE_EPOCH
+
+
+def test_a_plan_replayed_over_all_of_its_revoke_counts_for_who_has_not_seen_it_while_a_heartbeat_lasts(swarm, prefix):
+    key = generate()
+    done = publish(planned(swarm, prefix), key, swarm.peers)
+    back = revoke(prefix, key, swarm.peers)
+    replay = [Raw(plans_key(prefix, key.public.key_id), subkey, done.envelope, 100_000.0) for subkey in back.subkeys]
+    swarm.fill(replay)
+    seen = read_back(prefix, key.public, swarm.peers)
+    # Nothing in the DHT tells of the revoke any more, but that its subkey holds something else...
+    assert seen.plan == done.verified
+    assert seen.overwritten == (f"epoch-{back.verified.epoch}",)
+    # ... whoever has seen it refuses the plan by name, and nobody can make the last heartbeat last longer.
+    asked = {"trusted": (key.public,), "prefix": prefix, "now": time.time()}
+    known = {"last_epoch": back.verified.epoch, "last_payload_hash": back.verified.payload_hash}
+    assert check_plan(done.envelope, **asked, **known).reason is Reason.STALE_EPOCH
+    assert seen.heartbeat.fresh_until == done.fresh_until
+    assert judge(found_by(swarm, prefix, key), key.public, prefix, done.fresh_until + 1).heartbeat is None
+    # Revoking again mends it.
+    again = revoke(prefix, key, swarm.peers)
+    assert again.verified.epoch > back.verified.epoch
+    assert read_back(prefix, key.public, swarm.peers).plan == again.verified
+
+
+def test_hostile_envelopes_beside_the_plan_are_refused_by_name_and_hide_nothing(swarm, prefix):
+    key, plan = generate(), planned(swarm, prefix)
+    done = publish(plan, key, swarm.peers)
+    now, epoch = time.time(), done.verified.epoch
+    other = seal_revoke("another-hf", None, key, epoch + 1, created_at=now, valid_until=now + 60)
+
+    def signed(changes, raw=None, kind=Kind.PLAN):
+        fields = {**open_envelope(done.envelope, Kind.PLAN).payload, **changes}
+        packed = zlib.compress(raw or json.dumps(fields).encode(), 9)
+        return _pack(packed, key.public.raw, key.sign(_signed(kind, packed)))
+
+    hostile = {
+        "flipped": (done.envelope[:-1] + bytes([done.envelope[-1] ^ 1]), Reason.BAD_SIGNATURE),
+        "foreign key": (seal_plan(plan, generate(), epoch + 1), Reason.FOREIGN_KEY),
+        "foreign prefix": (other, Reason.FOREIGN_PREFIX),
+        "stale": (seal_plan(plan, key, epoch - 1), Reason.STALE_EPOCH),
+        "expired": (signed({"created_at": now - 7200, "valid_until": now - 3600}), Reason.EXPIRED),
+        "ahead": (signed({"created_at": now + 3600, "valid_until": now + 7200}), Reason.NOT_YET_VALID),
+        "a year": (signed({"valid_until": now + 365 * 86400}), Reason.VALID_TOO_LONG),
+        "bomb": (signed({}, b" " * (50 << 20)), Reason.BOMB),
+        "truncated": (done.envelope[:-10], Reason.MALFORMED),
+        "large": (done.envelope + bytes(70_000), Reason.TOO_LARGE),
+        "edited": (signed({"plan_id": "0" * 32}), Reason.PLAN_MALFORMED),
+        "a list": ([done.envelope], Reason.MALFORMED),
+        "megabyte": (bytes(10**6), Reason.MALFORMED),
+        "plan as heartbeat": (signed({}, kind=Kind.HEARTBEAT), Reason.PAYLOAD_MALFORMED),
+        peer_id(0): (7, Reason.MALFORMED),
+    }
+    key_of_plans = plans_key(prefix, key.public.key_id)
+    swarm.fill(Raw(key_of_plans, subkey, value) for subkey, (value, _) in hostile.items())
+    seen = read_back(prefix, key.public, swarm.peers)
+    assert (seen.plan, set(seen.intact), seen.overwritten) == (done.verified, set(done.subkeys), ())
+    assert seen.heartbeat.fresh_until == done.fresh_until
+    assert {subkey: refusal.reason for subkey, refusal in seen.refusals} == {
+        subkey: reason for subkey, (_, reason) in hostile.items()
+    }
 
 
 def test_a_strangers_later_record_on_one_subkey_hides_nothing(swarm, prefix):
@@ -173,9 +247,6 @@ def test_a_plain_value_in_the_place_of_all_subkeys_is_said(swarm, prefix):
 
 
 def test_the_index_is_a_hint(swarm, prefix):
-    from planner.node import client_node, run
-    from planner.plan_records import fetch_index
-
     key, other = generate(), generate()
     publish(planned(swarm, prefix), key, swarm.peers)
     swarm.fill(
@@ -191,7 +262,10 @@ def test_the_index_is_a_hint(swarm, prefix):
             return await fetch_index(node, prefix)
 
     index = run(look())
-    assert (index.keys, index.ignored) == ((key.public,), 3)
+    assert (index.keys, index.ignored, index.problems) == ((key.public,), 3, ())
+    swarm.fill([Raw(index_key(prefix), None, "mine", 100_000.0)])
+    assert "plain value where a dictionary belongs" in run(look()).problems[0]
+    assert any("the index of keys: it holds a plain value" in note for note in swarm_status(prefix, swarm.peers).notes)
 
 
 def test_no_swarm_no_plan():
@@ -216,8 +290,6 @@ def test_copies_of_one_envelope_are_looked_at_once_and_junk_is_refused_by_name()
 
 
 def test_two_payloads_of_one_epoch_are_both_named(swarm, prefix):
-    from planner.envelope import seal_revoke
-
     key, now = generate(), time.time()
     first, second = (
         seal_revoke(prefix, None, key, 5, created_at=now, valid_until=now + length) for length in (100, 200)

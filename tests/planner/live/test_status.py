@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from pathlib import Path
 
+import msgpack
 import pytest
 
 from planner.errors import SwarmUnreachable
 from planner.keys import generate
-from planner.plan_records import plans_key
+from planner.live import AGENTS_KEY
+from planner.plan_records import index_key, plans_key
 from planner.publishing import publish, revoke
 from planner.status import swarm_status
 from solver.problem import Span
@@ -106,6 +111,47 @@ def test_a_plain_value_in_the_place_of_the_plans(swarm, prefix):
     (row,) = swarm_status(prefix, swarm.peers, [key.public]).keys
     assert row.verdict == "overwritten"
     assert row.overwritten
+
+
+def most_memory():
+    """MiB that this process has had at most; its nodes' included."""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) >> 10
+
+
+def test_a_flood_of_subkeys_beside_the_plan_the_agents_and_the_index(small_swarm):
+    prefix, key = fresh_prefix(), generate()
+    fill(small_swarm, prefix, agents=True)
+    done = publish(planned(small_swarm, prefix), key, small_swarm.peers)
+    agent = msgpack.packb({"version": 1, "state": "serving", "span": [0, 2], "capacity": 2})
+    for number in range(10_100):
+        # As if signed by the operator, so that every one has to be verified.
+        forged = {"v": 1, "payload": b"x", "key": key.public.raw, "signature": number.to_bytes(64, "big")}
+        flood = {
+            plans_key(prefix, key.public.key_id): msgpack.packb(msgpack.packb(forged)),
+            f"{AGENTS_KEY}{prefix}": agent,
+            index_key(prefix): msgpack.packb(number.to_bytes(32, "big")),
+        }
+        small_swarm.plant(Raw(under, f"flood{number}", packed=packed) for under, packed in flood.items())
+    Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from now on
+    begun, before = time.monotonic(), most_memory()
+    status = swarm_status(prefix, small_swarm.peers, [key.public])
+    seconds, memory = time.monotonic() - begun, most_memory() - before
+    print(f"flood: {seconds:.1f} s, {memory} MiB")
+    assert seconds < 25
+    assert memory < 200
+    # What was there before is found all the same.
+    (row,) = status.keys
+    assert (row.verdict, row.fresh, row.judged.plan) == ("valid", True, done.verified)
+    assert [server.agent for server in status.servers] == ["serving"] * 3 + [None]
+    # And the flood is told, in a few lines.
+    assert row.problems == ("dropped over 10,000 subkeys (108)",)
+    assert set(row.to_json()["refusals"][0]) == {"subkey", "reason", "detail"}
+    assert row.to_json()["refused"] == 9_992
+    assert f"{AGENTS_KEY}{prefix}: dropped over 10,000 subkeys (103)" in status.notes
+    assert "... and 9,977 more dropped records" in status.notes
+    assert "the index of keys: dropped over 10,000 subkeys (101)" in status.notes
+    assert "9,999 entries of the index of keys are no keys, or too many" in status.notes
+    assert len(json.dumps(status.to_json())) < 20_000
 
 
 def test_a_prefix_that_nobody_serves_shows_its_plans_all_the_same(swarm):
