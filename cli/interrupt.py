@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -46,14 +46,27 @@ def shielded() -> Iterator[None]:
 
 
 @contextmanager
-def cleaning_up() -> Iterator[None]:
-    """While it lasts, SIGTERM and SIGHUP end the process by an exception, so that what was started is ended first."""
+def cleaning_up() -> Iterator[Callable[[], None]]:
+    """While it lasts, signals end the process by an exception, so that what was started is ended first.
 
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So the
+    function that is given raises it once more; it is called at the end anyway, and is to be called in every loop.
+    """
+    told: list[int] = []
 
-    with _handling(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), leave)):
-        yield
+    def leave() -> None:
+        if told and told[0] == signal.SIGINT:
+            raise KeyboardInterrupt
+        if told:
+            raise SystemExit(128 + told[0])
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        leave()
+
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_signal)):
+        yield leave
+        leave()
 
 
 def leave_interrupted() -> NoReturn:

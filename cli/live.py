@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,9 +44,17 @@ def peers_of(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(peers)) or PETALS_INITIAL_PEERS
 
 
+@dataclass(frozen=True)
+class Way:
+    """The way to a swarm: the peers to start from, and what is to be called in every loop; see `cleaning_up`."""
+
+    peers: tuple[str, ...]
+    leave_if_told: Callable[[], None]
+
+
 @contextmanager
-def swarm(given: Sequence[str], timeout: float) -> Iterator[tuple[str, ...]]:
-    """Give the peers to start from; while it lasts, signals end the process in order.
+def swarm(given: Sequence[str], timeout: float) -> Iterator[Way]:
+    """Give the way to the swarm; while it lasts, signals end the process in order.
 
     Raises
     ------
@@ -58,9 +67,9 @@ def swarm(given: Sequence[str], timeout: float) -> Iterator[tuple[str, ...]]:
     if not 0 < timeout <= 3600:
         raise PolicyInvalid(f"--timeout must be above 0 and at most 3600 seconds, not {timeout:g}")
     peers = peers_of(given)
-    with cleaning_up():
+    with cleaning_up() as leave:
         try:
-            yield peers
+            yield Way(peers, leave)
         except SwarmUnreachable as error:
             if any(text.strip(" ,") for text in given):
                 raise
@@ -69,10 +78,10 @@ def swarm(given: Sequence[str], timeout: float) -> Iterator[tuple[str, ...]]:
 
 def read(prefix: str, given: Sequence[str], num_blocks: int | None, timeout: float, quiet: bool) -> Reading:
     """Read a swarm, showing how far it is."""
-    with swarm(given, timeout) as peers, progress(quiet, timeout) as report:
+    with swarm(given, timeout) as way, progress(quiet, timeout) as report:
         from planner.live import read_live
 
-        return read_live(prefix, peers, num_blocks, timeout, report)
+        return read_live(prefix, way.peers, num_blocks, timeout, report)
 
 
 @contextmanager

@@ -35,10 +35,10 @@ def models(
         from planner.errors import PartialReading
 
         given = initial_peers or ()
-        with swarm(given, timeout) as peers, progress(quiet, timeout):
+        with swarm(given, timeout) as way, progress(quiet, timeout):
             from planner.swarm_models import read_models
 
-            rows = read_models(peers, timeout)
+            rows = read_models(way.peers, timeout)
         if as_json:
             write_stdout(json.dumps([vars(row) for row in rows], indent=2) + "\n")
         else:

@@ -14,8 +14,7 @@ from cli.exitcodes import ExitCode
 from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, KeyFile, PassphraseFile, Quiet, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from cli.live import Way
     from planner.keys import SigningKey
     from planner.published import PublishedPlan
     from planner.publishing import Compared, Published
@@ -83,13 +82,13 @@ def publish(
         wanted, signer = load_plan(plan), signing_key(key, passphrase_file)
         write_stdout(_plan_text(wanted))
         given, forced = initial_peers or (), [Override(one.value) for one in force or ()]
-        with swarm(given, timeout) as peers:
+        with swarm(given, timeout) as way:
             from planner.publishing import compare
             from planner.publishing import publish as put
 
             if not yes:
                 with progress(quiet, timeout) as report:
-                    compared = compare(wanted, peers, forced=forced, timeout=timeout, progress=report)
+                    compared = compare(wanted, way.peers, forced=forced, timeout=timeout, progress=report)
                 write_stdout(_compared_text(compared))
                 if not typer.confirm(f"Publish it, signed with {signer.public.text()}?", err=True):
                     return ExitCode.INTERRUPTED
@@ -98,7 +97,7 @@ def publish(
                 done = put(
                     wanted,
                     signer,
-                    peers,
+                    way.peers,
                     lease=HEARTBEAT_SECONDS if lease is None else lease,
                     forced=forced,
                     timeout=timeout,
@@ -108,7 +107,7 @@ def publish(
                 _write_envelope(envelope, done.envelope)
             write_stdout(published_text(done))
             if keep:
-                _keep(done, signer, peers, timeout)
+                _keep(done, signer, way, timeout)
         return ExitCode.SUCCESS
 
     return act
@@ -172,7 +171,7 @@ def published_text(done: Published) -> str:
     return lines_text(lambda look: [line for text in lines for line in look.wrap(look.safe(text, 1000))])
 
 
-def _keep(done: Published, key: SigningKey, peers: Sequence[str], timeout: float) -> None:
+def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:
     import time
 
     from cli.live import say
@@ -183,9 +182,10 @@ def _keep(done: Published, key: SigningKey, peers: Sequence[str], timeout: float
 
     say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
     while True:
+        way.leave_if_told()
         time.sleep(KEEP_INTERVAL)
         try:
-            sent = beat(done, key, peers, timeout=timeout)
+            sent = beat(done, key, way.peers, timeout=timeout)
         except SwarmUnreachable as error:
             say(f"no heartbeat was sent: {error}; trying again in {KEEP_INTERVAL:g} s")
             continue

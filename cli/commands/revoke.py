@@ -25,10 +25,10 @@ def revoke(
         from cli.keyfiles import signing_key
 
         signer = signing_key(key, passphrase_file)
-        with swarm(initial_peers or (), timeout) as peers, progress(quiet, timeout):
+        with swarm(initial_peers or (), timeout) as way, progress(quiet, timeout):
             from planner.publishing import revoke as take_back
 
-            done = take_back(prefix, signer, peers, timeout=timeout)
+            done = take_back(prefix, signer, way.peers, timeout=timeout)
         write_stdout(published_text(done))
         return ExitCode.SUCCESS
 

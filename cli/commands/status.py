@@ -25,6 +25,7 @@ from cli.options import (
 )
 
 if TYPE_CHECKING:
+    from cli.live import Way
     from planner.status import Status
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -65,23 +66,24 @@ def status(
         own = [signing_key(key, passphrase_file).public] if key is not None else []
         trusted, given = (*own, *public_keys(trust or ())), initial_peers or ()
 
-        def look() -> Status:
+        def look(way: Way) -> Status:
             from planner.status import swarm_status
 
             with progress(quiet, timeout) as report:
-                return swarm_status(prefix, peers, trusted, num_blocks=num_blocks, timeout=timeout, progress=report)
+                return swarm_status(prefix, way.peers, trusted, num_blocks=num_blocks, timeout=timeout, progress=report)
 
         def show(found: Status) -> None:
             clear = CLEAR if watch and sys.stdout.isatty() and not as_json else ""
             write_stdout(clear + (_json(found, watch) if as_json else _text(found, ascii_only)))
 
-        with swarm(given, timeout) as peers:
-            found = look()
+        with swarm(given, timeout) as way:
+            found = look(way)
             show(found)
             while watch:
+                way.leave_if_told()
                 time.sleep(interval)
                 try:
-                    found = look()
+                    found = look(way)
                 except SwarmUnreachable as error:
                     say(f"not read: {error}; trying again in {interval:g} s")
                     continue

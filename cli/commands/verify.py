@@ -101,10 +101,10 @@ def _verify_swarm(prefix: str, trusted: Sequence[PublicKey], given: Sequence[str
 
     valid = False
     for key in trusted:
-        with swarm(given, timeout) as peers, progress(quiet, timeout):
+        with swarm(given, timeout) as way, progress(quiet, timeout):
             from planner.publishing import read_back
 
-            seen = read_back(prefix, key, peers, timeout=timeout)
+            seen = read_back(prefix, key, way.peers, timeout=timeout)
         lines = [f"{key.text()}:"]
         if seen.plan is not None:
             valid = True

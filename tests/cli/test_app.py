@@ -108,7 +108,7 @@ def test_version() -> None:
         (["status", "--prefix", "m", "--trust", "x"], 11, "'x' is not a public key"),
         (["status", "--prefix", "m", "--interval", "0"], 2, "--interval must be above 0"),
         (["verify"], 2, "name a FILE, or --prefix and --trust"),
-        (["verify", "nowhere.plan"], 4, "nowhere.plan cannot be read"),
+        (["verify", "nowhere.plan"], 4, "nowhere.plan does not exist"),
         (["verify", REAL], 13, "is refused: too_large"),
         (["keygen", REAL, "--passphrase-file", "nowhere"], 11, "the passphrase in nowhere cannot be read"),
         (["--prefx", "x"], 2, "there is no option --prefx; did you mean --prefix?"),
