@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def other_process(swarm, script):
         def ask():
             process.stdin.write(b"\n")
             process.stdin.flush()
-            answer = process.stdout.readline()
+            came, _, _ = select.select([process.stdout], [], [], 100)
+            answer = process.stdout.readline() if came else b""
             assert answer, errors.seek(0) or errors.read()[-2000:]
             return json.loads(answer)
 
@@ -89,7 +91,10 @@ def stock(swarm):
 
 @pytest.fixture(scope="module")
 def client(swarm):
-    """A stock client: each call generates half of a text."""
+    """A stock client: each call generates half of a text.
+
+    It looks for servers once a minute only: a test that kills one comes after those that it is for.
+    """
     with other_process(swarm, "generate.py") as ask:
         yield ask
 
@@ -162,50 +167,6 @@ def test_a_stock_client_generates_what_the_local_model_does(client):
     assert len(done["expected"]) == len(begun["expected"]) + 6
 
 
-def test_a_server_is_read_in_every_state_until_it_is_gone_as_a_health_monitor_shows_it(swarm, stock):
-    async def follow():
-        async with client_node(swarm.initial_peers, 240.0) as node:  # one for all: states last for seconds
-            swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=5.0))
-            peer_id = swarm.wait("late", "joining", 60).peer_id
-            late = await seen_alike(node, swarm, stock, peer_id, {2: "joining", 3: "joining"})
-            assert (late.state, late.span, late.throughput) == (ServerState.JOINING, Span(2, 4), 50.0)
-            swarm.wait("late", "online", 60)
-            late = await seen_alike(node, swarm, stock, peer_id, {2: "online", 3: "online"})
-            assert (late.state, late.span, late.throughput) == (ServerState.ONLINE, Span(2, 4), 50.0)
-            swarm.take_offline("late")
-            assert swarm.wait("late", "offline").peer_id == peer_id
-            assert await seen_alike(node, swarm, stock, peer_id, {2: "offline", 3: "offline"}) is None
-            assert swarm.wait("late", "ended").exit_code == 0
-            assert await seen_alike(node, swarm, stock, peer_id, {}) is None
-
-    run(follow())
-    assert swarm.servers["late"].states == ("starting", "joining", "online", "offline", "ended")
-
-
-def test_a_killed_server_says_nothing_and_its_records_expire(swarm, stock):
-    swarm.add(ServerSpec("doomed", 6, 8, 1.0))
-    peer_id = swarm.wait("doomed", "online", 60).peer_id
-    wait_for(stock, peer_id, {6: "online", 7: "online"})
-    before = processes_of(swarm.folder)
-    swarm.kill("doomed")
-    assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
-    killed = time.monotonic()
-    shown = set()
-    while states := states_of((seen := stock())["dump"]["records"], peer_id):
-        assert set(states.values()) == {"online"}
-        monitor = load_state(seen["monitor"])
-        if peer_id in {server.peer_id for server in monitor.servers}:
-            shown |= {warning for warning in monitor.warnings if warning.startswith(peer_id)}
-        time.sleep(0.2)
-    assert time.monotonic() - killed < 2 * swarm.update_period + 5
-    # A monitor that cannot reach it shows what it announced last, and so does a reading of the DHT.
-    assert shown == {f"{peer_id}: the monitor could not reach it; it counts as 'online', as it announces"}
-    # It may join faster than anybody looks.
-    assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
-    after = processes_of(swarm.folder)
-    assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
-
-
 def store_agents(swarm, reading):
     """Announce an agent of every server, as agents will."""
     records = {
@@ -273,6 +234,50 @@ def test_stock_petals_goes_on_unchanged_beside_plans_and_agents_records(swarm, s
     assert stock()["models"] == before["models"]
     assert_stands()
     swarm.wait("after", "ended")
+
+
+def test_a_server_is_read_in_every_state_until_it_is_gone_as_a_health_monitor_shows_it(swarm, stock):
+    async def follow():
+        async with client_node(swarm.initial_peers, 240.0) as node:  # one for all: states last for seconds
+            swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=5.0))
+            peer_id = swarm.wait("late", "joining", 60).peer_id
+            late = await seen_alike(node, swarm, stock, peer_id, {2: "joining", 3: "joining"})
+            assert (late.state, late.span, late.throughput) == (ServerState.JOINING, Span(2, 4), 50.0)
+            swarm.wait("late", "online", 60)
+            late = await seen_alike(node, swarm, stock, peer_id, {2: "online", 3: "online"})
+            assert (late.state, late.span, late.throughput) == (ServerState.ONLINE, Span(2, 4), 50.0)
+            swarm.take_offline("late")
+            assert swarm.wait("late", "offline").peer_id == peer_id
+            assert await seen_alike(node, swarm, stock, peer_id, {2: "offline", 3: "offline"}) is None
+            assert swarm.wait("late", "ended").exit_code == 0
+            assert await seen_alike(node, swarm, stock, peer_id, {}) is None
+
+    run(follow())
+    assert swarm.servers["late"].states == ("starting", "joining", "online", "offline", "ended")
+
+
+def test_a_killed_server_says_nothing_and_its_records_expire(swarm, stock):
+    swarm.add(ServerSpec("doomed", 6, 8, 1.0))
+    peer_id = swarm.wait("doomed", "online", 60).peer_id
+    wait_for(stock, peer_id, {6: "online", 7: "online"})
+    before = processes_of(swarm.folder)
+    swarm.kill("doomed")
+    assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
+    killed = time.monotonic()
+    shown = set()
+    while states := states_of((seen := stock())["dump"]["records"], peer_id):
+        assert set(states.values()) == {"online"}
+        monitor = load_state(seen["monitor"])
+        if peer_id in {server.peer_id for server in monitor.servers}:
+            shown |= {warning for warning in monitor.warnings if warning.startswith(peer_id)}
+        time.sleep(0.2)
+    assert time.monotonic() - killed < 2 * swarm.update_period + 5
+    # A monitor that cannot reach it shows what it announced last, and so does a reading of the DHT.
+    assert shown == {f"{peer_id}: the monitor could not reach it; it counts as 'online', as it announces"}
+    # It may join faster than anybody looks.
+    assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
+    after = processes_of(swarm.folder)
+    assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
 
 
 def test_a_server_that_cannot_start_is_named_with_its_reason_and_nothing_stays():

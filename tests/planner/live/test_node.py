@@ -339,7 +339,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the command does
 from planner.live import read_live
 from planner.gather import gather
 import planner.swarm_models
-async def for_ever(node, keys, progress=None):
+async def for_ever(node, keys, *_):
     print("reading", flush=True)
     while True:
         await gather(node, keys)
