@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 from planner import Policy, load_state, make_plan
 from planner.agent.demo_swarm import LAYOUT, DemoSwarm, DemoSwarmFailed, ServerSpec
 from planner.keys import generate
-from planner.live import AGENTS_KEY, read_live
+from planner.live import AGENTS_KEY, read_from, read_live
 from planner.node import client_node, run
 from planner.plan_records import fetch_index
 from planner.published import read_plan
@@ -61,7 +62,8 @@ def other_process(swarm, script):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**ENVIRONMENT, "TMPDIR": str(swarm.folder)},
+            # A stock client tries for ever where it cannot go on: three times will do.
+            env={**ENVIRONMENT, "TMPDIR": str(swarm.folder), "PETALS_MAX_RETRIES": "3"},
             start_new_session=True,
         ) as process,
     ):
@@ -69,7 +71,8 @@ def other_process(swarm, script):
         def ask():
             process.stdin.write(b"\n")
             process.stdin.flush()
-            answer = process.stdout.readline()
+            came, _, _ = select.select([process.stdout], [], [], 100)
+            answer = process.stdout.readline() if came else b""
             assert answer, errors.seek(0) or errors.read()[-2000:]
             return json.loads(answer)
 
@@ -88,7 +91,10 @@ def stock(swarm):
 
 @pytest.fixture(scope="module")
 def client(swarm):
-    """A stock client: each call generates half of a text."""
+    """A stock client: each call generates half of a text.
+
+    It looks for servers once a minute only: a test that kills one comes after those that it is for.
+    """
     with other_process(swarm, "generate.py") as ask:
         yield ask
 
@@ -118,17 +124,17 @@ def bare(state):
     return [replace(server, agent=None) for server in state.servers]
 
 
-def seen_alike(swarm, stock, peer_id, blocks):
+async def seen_alike(node, swarm, stock, peer_id, blocks):
     """Wait for these states of a peer's blocks: as what the planner and a health monitor then see it; None if gone."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        before = read_live(swarm.prefix, swarm.initial_peers)
+        before = await read_from(node, swarm.prefix, swarm.num_blocks)
         if (states := states_of(before.records, peer_id)) == blocks:
-            monitor = load_state(stock()["monitor"])
+            monitor, after = stock()["monitor"], await read_from(node, swarm.prefix, swarm.num_blocks)
             # What is the same before and after was so meanwhile: no server comes back to a state that it has left.
-            if bare(before.state()) == bare(read_live(swarm.prefix, swarm.initial_peers).state()):
-                assert bare(monitor) == bare(before.state())
-                return next((server for server in monitor.servers if server.peer_id == peer_id), None)
+            if bare(before.state()) == bare(after.state()):
+                assert bare(load_state(monitor)) == bare(after.state())
+                return next((server for server in after.state().servers if server.peer_id == peer_id), None)
     raise AssertionError(f"still {states}")
 
 
@@ -159,46 +165,6 @@ def test_a_stock_client_generates_what_the_local_model_does(client):
     done = client()
     assert done["generated"] == done["expected"]
     assert len(done["expected"]) == len(begun["expected"]) + 6
-
-
-def test_a_server_is_read_in_every_state_until_it_is_gone_as_a_health_monitor_shows_it(swarm, stock):
-    swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=5.0))
-    peer_id = swarm.wait("late", "joining", 60).peer_id
-    late = seen_alike(swarm, stock, peer_id, {2: "joining", 3: "joining"})
-    assert (late.state, late.span, late.throughput) == (ServerState.JOINING, Span(2, 4), 50.0)
-    swarm.wait("late", "online", 60)
-    late = seen_alike(swarm, stock, peer_id, {2: "online", 3: "online"})
-    assert (late.state, late.span, late.throughput) == (ServerState.ONLINE, Span(2, 4), 50.0)
-    swarm.take_offline("late")
-    assert swarm.wait("late", "offline").peer_id == peer_id
-    assert seen_alike(swarm, stock, peer_id, {2: "offline", 3: "offline"}) is None
-    assert swarm.wait("late", "ended").exit_code == 0
-    assert seen_alike(swarm, stock, peer_id, {}) is None
-    assert swarm.servers["late"].states == ("starting", "joining", "online", "offline", "ended")
-
-
-def test_a_killed_server_says_nothing_and_its_records_expire(swarm, stock):
-    swarm.add(ServerSpec("doomed", 6, 8, 1.0))
-    peer_id = swarm.wait("doomed", "online", 60).peer_id
-    wait_for(stock, peer_id, {6: "online", 7: "online"})
-    before = processes_of(swarm.folder)
-    swarm.kill("doomed")
-    assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
-    killed = time.monotonic()
-    shown = set()
-    while states := states_of((seen := stock())["dump"]["records"], peer_id):
-        assert set(states.values()) == {"online"}
-        monitor = load_state(seen["monitor"])
-        if peer_id in {server.peer_id for server in monitor.servers}:
-            shown |= {warning for warning in monitor.warnings if warning.startswith(peer_id)}
-        time.sleep(0.2)
-    assert time.monotonic() - killed < 2 * swarm.update_period + 5
-    # A monitor that cannot reach it shows what it announced last, and so does a reading of the DHT.
-    assert shown == {f"{peer_id}: the monitor could not reach it; it counts as 'online', as it announces"}
-    # It may join faster than anybody looks.
-    assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
-    after = processes_of(swarm.folder)
-    assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
 
 
 def store_agents(swarm, reading):
@@ -268,6 +234,50 @@ def test_stock_petals_goes_on_unchanged_beside_plans_and_agents_records(swarm, s
     assert stock()["models"] == before["models"]
     assert_stands()
     swarm.wait("after", "ended")
+
+
+def test_a_server_is_read_in_every_state_until_it_is_gone_as_a_health_monitor_shows_it(swarm, stock):
+    async def follow():
+        async with client_node(swarm.initial_peers, 240.0) as node:  # one for all: states last for seconds
+            swarm.add(ServerSpec("late", 2, 4, 50.0, seconds_per_block=5.0))
+            peer_id = swarm.wait("late", "joining", 60).peer_id
+            late = await seen_alike(node, swarm, stock, peer_id, {2: "joining", 3: "joining"})
+            assert (late.state, late.span, late.throughput) == (ServerState.JOINING, Span(2, 4), 50.0)
+            swarm.wait("late", "online", 60)
+            late = await seen_alike(node, swarm, stock, peer_id, {2: "online", 3: "online"})
+            assert (late.state, late.span, late.throughput) == (ServerState.ONLINE, Span(2, 4), 50.0)
+            swarm.take_offline("late")
+            assert swarm.wait("late", "offline").peer_id == peer_id
+            assert await seen_alike(node, swarm, stock, peer_id, {2: "offline", 3: "offline"}) is None
+            assert swarm.wait("late", "ended").exit_code == 0
+            assert await seen_alike(node, swarm, stock, peer_id, {}) is None
+
+    run(follow())
+    assert swarm.servers["late"].states == ("starting", "joining", "online", "offline", "ended")
+
+
+def test_a_killed_server_says_nothing_and_its_records_expire(swarm, stock):
+    swarm.add(ServerSpec("doomed", 6, 8, 1.0))
+    peer_id = swarm.wait("doomed", "online", 60).peer_id
+    wait_for(stock, peer_id, {6: "online", 7: "online"})
+    before = processes_of(swarm.folder)
+    swarm.kill("doomed")
+    assert swarm.wait("doomed", "ended").exit_code == -signal.SIGKILL
+    killed = time.monotonic()
+    shown = set()
+    while states := states_of((seen := stock())["dump"]["records"], peer_id):
+        assert set(states.values()) == {"online"}
+        monitor = load_state(seen["monitor"])
+        if peer_id in {server.peer_id for server in monitor.servers}:
+            shown |= {warning for warning in monitor.warnings if warning.startswith(peer_id)}
+        time.sleep(0.2)
+    assert time.monotonic() - killed < 2 * swarm.update_period + 5
+    # A monitor that cannot reach it shows what it announced last, and so does a reading of the DHT.
+    assert shown == {f"{peer_id}: the monitor could not reach it; it counts as 'online', as it announces"}
+    # It may join faster than anybody looks.
+    assert [state for state in swarm.servers["doomed"].states if state != "joining"] == ["starting", "online", "ended"]
+    after = processes_of(swarm.folder)
+    assert list(after.values()).count("p2pd") == list(before.values()).count("p2pd") - 2
 
 
 def test_a_server_that_cannot_start_is_named_with_its_reason_and_nothing_stays():
