@@ -2,7 +2,7 @@
 
 At the first line on standard input it opens a session and generates the first half of a text, at the next one the
 rest, in the same session; at a third it begins anew. Each time it prints what it has, as a line of JSON. To be started
-as the leader of a process group, which goes when standard input ends and may be killed at any time.
+as the leader of a process group, which goes with its parent and may be killed at any time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ keep_sockets_in(tempfile.gettempdir())
 import torch  # noqa: E402  # after prepare, as petals is
 from petals import AutoDistributedModelForCausalLM  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
+
+from tests.planner.agent.left_behind import go_with_parent  # noqa: E402
 
 HALF = 6
 """Tokens."""
@@ -50,7 +52,7 @@ def main(folder: str, peer: str, prefix: str) -> None:
 
 def wait() -> None:
     if not sys.stdin.readline():
-        os.killpg(0, signal.SIGKILL)  # a Petals client may hang in the interpreter's end, and its p2pd outlive it
+        os.killpg(0, signal.SIGKILL)  # a Petals client may hang in the interpreter's end
 
 
 def say(answer: dict) -> None:
@@ -58,4 +60,5 @@ def say(answer: dict) -> None:
 
 
 if __name__ == "__main__":
+    go_with_parent()
     main(*sys.argv[1:])

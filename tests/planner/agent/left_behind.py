@@ -1,11 +1,26 @@
-"""What a demo swarm may leave behind: looked for in /proc, by the folder that is in its processes' environment."""
+"""What demo swarms and their tests may leave behind: found in /proc, by the folder in the processes' environment."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+
+
+def go_with_parent() -> None:
+    """Kill this process's group, which it leads, as soon as its parent has gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def processes_of(folder: Path) -> dict[int, str]:

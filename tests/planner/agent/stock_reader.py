@@ -2,8 +2,7 @@
 
 For each line on standard input it reads anew, and prints a line of JSON with what the DHT holds ("dump", raw, and
 "models"), what a stock server or client makes of it ("stock"), and what a health monitor answers at /api/v1/state
-("monitor"). To be started as the leader of a process group, which goes when standard input ends and may be killed at
-any time.
+("monitor"). To be started as the leader of a process group, which goes with its parent and may be killed at any time.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
-import signal
 import sys
 import tempfile
 import time
@@ -33,6 +30,8 @@ from petals.server.block_selection import choose_best_blocks, should_choose_othe
 from petals.server.handler import TransformerConnectionHandler  # noqa: E402
 from petals.utils.dht import compute_spans, get_remote_module_infos  # noqa: E402
 
+from tests.planner.agent.left_behind import go_with_parent  # noqa: E402
+
 MODELS = "_petals.models"
 VOLATILE = ("cache_tokens_left", "next_pings")
 """What a server announces anew each time."""
@@ -49,7 +48,6 @@ def main(folder: str, peer: str, prefix: str) -> None:
             "monitor": monitor(dht, prefix, uids),
         }
         print(json.dumps(plain(seen)), flush=True)
-    os.killpg(0, signal.SIGKILL)
 
 
 def raw(dht, prefix, uids):
@@ -167,4 +165,5 @@ def plain(value):
 
 
 if __name__ == "__main__":
+    go_with_parent()
     main(*sys.argv[1:])
