@@ -10,7 +10,7 @@ from cli import table, words
 from cli.look import Look
 from cli.when import at
 from planner.sealing import Reason
-from planner.status import KeyStatus, ServerStatus, Status, refusals_by_name
+from planner.status import KEPT, KeyStatus, ServerStatus, Status, refusals_by_name
 from planner.text import some
 
 MOST_NOTES = 10
@@ -68,7 +68,8 @@ def _verdict(row: KeyStatus) -> str:
             "overwritten": "overwritten: only strangers' records are left; agents keep the last valid plan they had",
             "expired": "expired: its last plan has run out",
         }.get(row.verdict, "nothing is published under it")
-    until = f"until {at(plan.valid_until)}, under {words.count(len(row.judged.intact), 'subkey')}"
+    under = f"under {words.count(len(row.judged.intact), 'subkey')}" if row.judged.intact else KEPT
+    until = f"until {at(plan.valid_until)}, {under}"
     if plan.plan is None:
         return f"revoked: epoch {plan.epoch} takes back {plan.plan_id or 'whatever there was'}, {until}"
     moves = words.count(len(plan.plan.moves), "move")

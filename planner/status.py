@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputInvalid, NothingToPlan
@@ -20,6 +20,8 @@ from planner.text import escape
 from solver.problem import Span
 
 MAX_WHY = 300
+KEPT = "kept from an earlier look"
+"""Stands for the subkey of an envelope that this reader has seen before."""
 GONE = "gone"
 """The state of a server that is in the plan and not in the swarm; the others' are those of `ServerState`."""
 MAX_REFUSALS = 50
@@ -39,6 +41,8 @@ class KeyStatus:
         Whether it is one of the keys that were named as trusted.
     problems
         What was left out of the records, and what hides them.
+    envelope
+        The signed plan (or revoke) that holds, for the next look to keep; None where none does.
     """
 
     key: PublicKey
@@ -47,6 +51,7 @@ class KeyStatus:
     problems: tuple[str, ...]
     verdict: str
     fresh: bool
+    envelope: bytes | None = None
 
     @property
     def plan(self) -> PublishedPlan | None:
@@ -147,6 +152,7 @@ def swarm_status(
     initial_peers: Sequence[str],
     trusted: Sequence[PublicKey] = (),
     *,
+    kept: Mapping[str, bytes] | None = None,
     num_blocks: int | None = None,
     timeout: float = 30.0,
     progress: Callable[[Progress], None] | None = None,
@@ -157,19 +163,22 @@ def swarm_status(
     ----------
     trusted
         The first named whose plan holds is the one that the servers' targets are taken from.
+    kept
+        By key id the envelope that an earlier look found to hold: it holds on where strangers have hidden it since.
 
     Raises
     ------
     SwarmUnreachable
         If no node of the swarm answers in time.
     """
-    return run(_status(prefix, initial_peers, tuple(dict.fromkeys(trusted)), num_blocks, timeout, progress))
+    return run(_status(prefix, initial_peers, tuple(dict.fromkeys(trusted)), kept or {}, num_blocks, timeout, progress))
 
 
 async def _status(
     prefix: str,
     initial_peers: Sequence[str],
     trusted: tuple[PublicKey, ...],
+    kept: Mapping[str, bytes],
     num_blocks: int | None,
     timeout: float,
     progress: Callable[[Progress], None] | None,
@@ -181,7 +190,10 @@ async def _status(
         found = await fetch_plans(node, prefix, [key.key_id for key in keys])
         now = time.time()
         reading, problem = await _read(node, prefix, num_blocks, progress, begun)
-    rows = tuple(key_status(found[key.key_id], key, prefix, now, trusted=key in trusted) for key in keys)
+    rows = tuple(
+        key_status(found[key.key_id], key, prefix, now, trusted=key in trusted, kept=kept.get(key.key_id))
+        for key in keys
+    )
     followed = next((row for row in rows if row.trusted and row.verdict in ("valid", "revoked")), None)
     notes = [problem] if problem is not None else []
     state: SwarmState | None = None
@@ -204,9 +216,18 @@ async def _status(
     )
 
 
-def key_status(found: Found, key: PublicKey, prefix: str, now: float, *, trusted: bool) -> KeyStatus:
-    """Judge what stands under one key at `now` (Unix time)."""
-    judged = judge(found, key, prefix, now)
+def key_status(
+    found: Found, key: PublicKey, prefix: str, now: float, *, trusted: bool, kept: bytes | None = None
+) -> KeyStatus:
+    """Judge what stands under one key at `now` (Unix time), and beside it what was `kept` from an earlier look."""
+    records = found.records if kept is None else {**found.records, KEPT: (kept, now)}
+    judged = judge(replace(found, records=records), key, prefix, now)
+    envelope = records[judged.intact[0]][0] if judged.intact else None
+    judged = replace(
+        judged,
+        intact=tuple(subkey for subkey in judged.intact if subkey != KEPT),
+        refusals=tuple(one for one in judged.refusals if one[0] != KEPT),
+    )
     if judged.plan is not None:
         verdict = "valid" if judged.plan.plan is not None else "revoked"
     elif judged.hidden or judged.overwritten or any("plain value" in problem for problem in found.problems):
@@ -215,7 +236,9 @@ def key_status(found: Found, key: PublicKey, prefix: str, now: float, *, trusted
         verdict = "expired"
     else:
         verdict = "none"
-    return KeyStatus(key, trusted, judged, found.problems, verdict, fresh=judged.heartbeat is not None)
+    return KeyStatus(
+        key, trusted, judged, found.problems, verdict, fresh=judged.heartbeat is not None, envelope=envelope
+    )
 
 
 def refusals_by_name(refusals: Sequence[tuple[str, Refusal]]) -> Mapping[str, int]:

@@ -66,11 +66,21 @@ def status(
         own = [signing_key(key, passphrase_file).public] if key is not None else []
         trusted, given = (*own, *public_keys(trust or ())), initial_peers or ()
 
-        def look(way: Way) -> Status:
+        def look(way: Way, before: Status | None = None) -> Status:
             from planner.status import swarm_status
 
+            rows = before.keys if before is not None else ()
+            kept = {row.key.key_id: row.envelope for row in rows if row.envelope is not None}
             with progress(quiet, timeout) as report:
-                return swarm_status(prefix, way.peers, trusted, num_blocks=num_blocks, timeout=timeout, progress=report)
+                return swarm_status(
+                    prefix,
+                    way.peers,
+                    trusted,
+                    kept=kept,
+                    num_blocks=num_blocks,
+                    timeout=timeout,
+                    progress=report,
+                )
 
         def show(found: Status) -> None:
             clear = CLEAR if watch and sys.stdout.isatty() and not as_json else ""
@@ -83,7 +93,7 @@ def status(
                 way.leave_if_told()
                 time.sleep(interval)
                 try:
-                    found = look(way)
+                    found = look(way, found)
                 except SwarmUnreachable as error:
                     say(f"not read: {error}; trying again in {interval:g} s")
                     continue

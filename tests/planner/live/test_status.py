@@ -105,6 +105,20 @@ def test_one_subkey_overwritten_and_then_all(swarm, prefix):
     assert row.to_json()["somebody_overwrites"] is True
 
 
+def test_who_goes_on_looking_keeps_the_last_valid_plan_though_all_its_subkeys_are_overwritten(swarm, prefix):
+    key = generate()
+    done = publish(planned(swarm, prefix), key, swarm.peers)
+    (before,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    overwrite(swarm, prefix, key.public.key_id, standing(swarm, prefix, key.public.key_id), 200_000.0)
+    status = swarm_status(prefix, swarm.peers, [key.public], kept={key.public.key_id: before.envelope})
+    (row,) = status.keys
+    assert (row.verdict, row.overwritten, row.judged.intact) == ("valid", True, ())
+    assert row.judged.plan == done.verified
+    assert any(server.planned for server in status.servers)
+    (forgetful,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    assert (forgetful.verdict, forgetful.overwritten) == ("overwritten", True)
+
+
 def test_a_plain_value_in_the_place_of_the_plans(swarm, prefix):
     key = generate()
     swarm.fill([Raw(plans_key(prefix, key.public.key_id), None, "mine", 100_000.0)])
