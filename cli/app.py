@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli import config
-from cli.asked import Asked, number, whole_number
+from cli.asked import Asked, number, source_of, whole_number
 from cli.commands.demo import demo
 from cli.commands.dump import dump as dump_command
 from cli.commands.keygen import keygen
@@ -248,8 +248,7 @@ def _typed(context: typer.Context) -> list[str]:
     return [
         max(parameter.opts, key=len)
         for parameter in context.command.params
-        if getattr(context.get_parameter_source(parameter.name), "name", None) == "COMMANDLINE"
-        and parameter.name != "config_file"
+        if source_of(context, parameter.name) == "COMMANDLINE" and parameter.name != "config_file"
     ]
 
 

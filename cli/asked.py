@@ -45,6 +45,11 @@ class Asked:
     quiet: bool = False
 
 
+def source_of(context: Any, name: str) -> str | None:
+    """Where the value of a parameter comes from, as the parser calls it: ``"COMMANDLINE"``, ``"DEFAULT_MAP"``."""
+    return getattr(context.get_parameter_source(name), "name", None)
+
+
 def whole_number(text: str) -> int:
     """Read an integer from the command line."""
     try:

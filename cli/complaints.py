@@ -7,6 +7,8 @@ import re
 import sys
 import traceback
 
+from cli.asked import source_of
+
 OPTIONS = {"pins": "--pin", "cordons": "--cordon", "drains": "--drain", "spans": "--span"}
 """Fields of a `Policy` whose options are not called as they are."""
 TRACEBACK = "PLAN_SWARM_TRACEBACK"
@@ -56,7 +58,7 @@ def _from_settings(error: Exception) -> bool:
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None:
         return False
-    return getattr(context.get_parameter_source(parameter.name), "name", None) == "DEFAULT_MAP"
+    return source_of(context, parameter.name) == "DEFAULT_MAP"
 
 
 def unexpected(error: BaseException) -> None:

@@ -49,10 +49,8 @@ def use(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None or file.exists():
         from planner.text import escape
 
-        context.default_map = {
-            **(context.default_map or {}),
-            **defaults(_read(file), context.command, escape(str(file))),
-        }
+        name = escape(str(file))
+        context.default_map = {**(context.default_map or {}), **defaults(_read(file, name), context.command, name)}
     return path
 
 
@@ -120,12 +118,11 @@ def _value(value: Any, option: Any, where: str) -> Any:
     return texts if option.multiple else texts[0]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, name: str) -> dict[str, Any]:
     from planner.errors import PolicyInvalid
     from planner.files import read_bounded
     from planner.text import escape
 
-    name = escape(str(path))
     content = read_bounded(path, name, MAX_SIZE, "a TOML file", "which is no file of settings")
     try:
         return _toml()(content.decode("utf-8"))

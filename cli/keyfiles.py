@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import KeyUnusable
-from planner.text import escape
+from planner.text import escape, reason_of
 
 if TYPE_CHECKING:
     from planner.keys import PublicKey, SigningKey
@@ -65,8 +65,7 @@ def read_passphrase(path: Path) -> str:
             content = file.read(MAX_FILE + 1)
         line = os.fsdecode(content.split(b"\n", 1)[0].removesuffix(b"\r"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-        raise KeyUnusable(f"the passphrase in {name} cannot be read: {reason}") from None
+        raise KeyUnusable(f"the passphrase in {name} cannot be read: {reason_of(error)}") from None
     if not line or len(content) > MAX_FILE:
         raise KeyUnusable(f"{name} does not begin with a passphrase; write it on its first line")
     return line

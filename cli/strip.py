@@ -14,7 +14,8 @@ from rich.text import Text
 
 from cli import words
 from cli.look import Look
-from planner.plan import Coverage, Plan
+from planner.coverage import Coverage
+from planner.plan import Plan
 
 GLYPHS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"

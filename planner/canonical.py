@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import OutputUnwritable
+from planner.text import reason_of
 
 
 def canonical_json(value: Any) -> str:
@@ -41,8 +42,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         os.replace(temporary, path)
         temporary = None
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OutputUnwritable(f"cannot write {path}: {reason}") from error
+        raise OutputUnwritable(f"cannot write {path}: {reason_of(error)}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
-from planner.records import MAX_TEXT, is_peer_id
 from planner.state import MAX_BLOCKS
-from planner.text import show
+from planner.text import is_plain, show
 from solver.problem import Span
+
+MAX_TEXT = 16_384
+MAX_PEER_ID = 128
 
 
 class Malformed(ValueError):
@@ -50,9 +52,9 @@ def flag(value: object, name: str) -> bool:
     return value
 
 
-def text(value: object, name: str, most: int = MAX_TEXT) -> str:
-    """`value` itself, where it is text of 1 to `most` characters."""
-    if not isinstance(value, str) or not value:
+def text(value: object, name: str, most: int = MAX_TEXT, least: int = 1) -> str:
+    """`value` itself, where it is text of `least` to `most` characters."""
+    if not isinstance(value, str) or len(value) < least:
         raise Malformed(f"{name} is {show(value)}, not text")
     if len(value) > most:
         raise Malformed(f"{name} is longer than {most:,} characters")
@@ -61,7 +63,7 @@ def text(value: object, name: str, most: int = MAX_TEXT) -> str:
 
 def optional_text(value: object, name: str) -> str | None:
     """`value` itself, where it is null or text, which may be empty."""
-    return None if value is None else "" if value == "" else text(value, name)
+    return None if value is None else text(value, name, least=0)
 
 
 def hexadecimal(value: object, name: str, length: int) -> str:
@@ -69,6 +71,11 @@ def hexadecimal(value: object, name: str, length: int) -> str:
     if not isinstance(value, str) or len(value) != length or not set(value) <= set("0123456789abcdef"):
         raise Malformed(f"{name} is {show(value)}, not {length} hexadecimal digits")
     return value
+
+
+def is_peer_id(value: object) -> TypeGuard[str]:
+    """Whether `value` may stand for a peer: one printable word of at most `MAX_PEER_ID` characters."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_PEER_ID and is_plain(value)
 
 
 def peer(value: object, name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from planner.errors import InputUnreadable
-from planner.text import escape
+from planner.text import reason_of
 
 PIECE = 2**20
 
@@ -43,8 +43,7 @@ def read_bounded(source: str | os.PathLike[str], name: str, limit: int, wanted: 
     except PermissionError:
         raise InputUnreadable(f"{name} may not be read by this user; change its permissions") from None
     except (OSError, ValueError, AttributeError) as error:  # a NUL in the path; a standard input that is closed
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-        raise InputUnreadable(f"{name} cannot be read: {reason}") from error
+        raise InputUnreadable(f"{name} cannot be read: {reason_of(error)}") from error
     if len(data) > limit:
         raise InputUnreadable(f"{name} has over {limit >> 20} MiB, {too_large}")
     return data

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from planner.errors import KeyUnusable
-from planner.text import escape, show
+from planner.text import escape, reason_of, show
 
 SCHEME = "ed25519:"
 MAX_KEY_FILE = 16_384
@@ -165,7 +165,7 @@ def save_key(path: str | os.PathLike[str], key: SigningKey, passphrase: str | No
     except FileExistsError:
         raise KeyUnusable(f"{name} exists already, and a key is never overwritten; name another file") from None
     except (OSError, ValueError) as error:
-        raise KeyUnusable(f"the key cannot be written to {name}: {_reason(error)}") from None
+        raise KeyUnusable(f"the key cannot be written to {name}: {reason_of(error)}") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o600)  # the umask may have taken the owner's own rights away
@@ -179,7 +179,7 @@ def save_key(path: str | os.PathLike[str], key: SigningKey, passphrase: str | No
         with suppress(OSError):
             os.unlink(path)
         if isinstance(error, OSError):
-            raise KeyUnusable(f"the key cannot be written to {name}: {_reason(error)}") from None
+            raise KeyUnusable(f"the key cannot be written to {name}: {reason_of(error)}") from None
         raise
 
 
@@ -244,7 +244,7 @@ def _read_private(path: str | os.PathLike[str], name: str) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
             raise KeyUnusable(f"{name} is a symbolic link; name the file of the key itself") from None
-        raise KeyUnusable(f"{name} cannot be read: {_reason(error)}") from None
+        raise KeyUnusable(f"{name} cannot be read: {reason_of(error)}") from None
     if len(data) > MAX_KEY_FILE:
         raise KeyUnusable(f"{name} is too large for a key")
     return data
@@ -263,7 +263,3 @@ def _sync_folder(path: str | os.PathLike[str]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))

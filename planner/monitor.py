@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import InputInvalid
-from planner.records import RecordState, Rejection, is_peer_id
+from planner.fields import is_peer_id
+from planner.records import RecordState, Rejection
 from planner.text import show
 
 LIFETIME = 120.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from planner.canonical import canonical_json
+from planner.coverage import Coverage
 from planner.policy import SEARCH_FIELDS, Policy
 from solver.problem import Span, Stage
 
@@ -19,28 +20,6 @@ PARTIAL_READING = "partial reading"
 """Why a server does not move where keys are likely to be missing: what looks like a better place may be none."""
 
 PlanStatus = Literal["optimal", "feasible", "nothing_to_do", "infeasible"]
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Throughput of every block under one placement.
-
-    Parameters
-    ----------
-    min_throughput
-        The bottleneck in RPS, over the covered blocks; 0 where none is covered.
-    holes
-        Number of blocks that nobody holds.
-    bottleneck_blocks
-        The covered blocks whose throughput is the bottleneck.
-    throughput
-        RPS, shape ``(num_blocks,)``.
-    """
-
-    min_throughput: float
-    holes: int
-    bottleneck_blocks: tuple[int, ...]
-    throughput: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -175,8 +154,24 @@ class Search:
     interrupted: bool = False
 
 
+class MovesOf:
+    """What follows from a plan's servers, whether it was just made or read back."""
+
+    servers: tuple[PlannedServer, ...]
+
+    @property
+    def moves(self) -> tuple[PlannedServer, ...]:
+        """The servers whose span changes, by peer id."""
+        return tuple(server for server in self.servers if server.moves)
+
+    @property
+    def partial(self) -> bool:
+        """Whether servers stay because the reading was partial."""
+        return any(server.why_not == PARTIAL_READING for server in self.servers)
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(MovesOf):
     """A placement with its moves, order, cost and proof."""
 
     prefix: str
@@ -197,16 +192,6 @@ class Plan:
     epoch: int = 0
     floor: float = 0.0
     validity: float = DEFAULT_VALIDITY
-
-    @property
-    def moves(self) -> tuple[PlannedServer, ...]:
-        """The servers whose span changes, by peer id."""
-        return tuple(server for server in self.servers if server.moves)
-
-    @property
-    def partial(self) -> bool:
-        """Whether servers stay because the reading was partial."""
-        return any(server.why_not == PARTIAL_READING for server in self.servers)
 
     @property
     def blocks_loaded(self) -> int:

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from planner.envelope import Heartbeat, Kind, Reason, Refusal, Verified, check_heartbeat, check_plan, open_envelope
@@ -185,7 +185,8 @@ def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -
     epoch_of: dict[str, int] = {}
     for value, subkeys in of_value.items():
         verdict = check_plan(value, trusted=(key,), prefix=prefix, now=moment)
-        epoch_of.update(dict.fromkeys(subkeys, epoch) if (epoch := _own_epoch(value, key, prefix)) is not None else {})
+        if (epoch := _own_epoch(value, key, prefix)) is not None:
+            epoch_of.update(dict.fromkeys(subkeys, epoch))
         if isinstance(verdict, Verified):
             plans.append((verdict, subkeys))
         elif verdict.reason is Reason.WRONG_KIND:
@@ -194,7 +195,7 @@ def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -
             refusals.extend((subkey, verdict) for subkey in subkeys)
     best = min(plans, key=lambda one: (-one[0].epoch, one[0].payload_hash), default=None)
     for plan, subkeys in plans:
-        if best is not None and (plan.epoch, plan.payload_hash) != (best[0].epoch, best[0].payload_hash):
+        if best is not None and _id(plan) != _id(best[0]):
             refusals.extend((subkey, _outdated(plan, best[0])) for subkey in subkeys)
     heartbeat = None
     for value, subkeys in beats:
@@ -204,20 +205,15 @@ def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -
         elif heartbeat is None or beat.fresh_until > heartbeat.fresh_until:
             heartbeat = beat
     own_beats = {subkey for _, subkeys in beats for subkey in subkeys}
-    judged = Judged(
+    # One payload may be sealed in several ways.
+    intact = [subkey for plan, subkeys in plans if best is not None and _id(plan) == _id(best[0]) for subkey in subkeys]
+    return Judged(
         key,
         plan=None if best is None else best[0],
         heartbeat=heartbeat,
         last_epoch=max(epoch_of.values(), default=None),
+        intact=tuple(sorted(intact)),
         refusals=tuple(sorted(refusals, key=lambda one: one[0])),
-    )
-    if best is not None:
-        same = [
-            subkeys for plan, subkeys in plans if (plan.epoch, plan.payload_hash) == _id(best[0])
-        ]  # one payload may be sealed in several ways
-        judged = replace(judged, intact=tuple(sorted(subkey for subkeys in same for subkey in subkeys)))
-    return replace(
-        judged,
         overwritten=tuple(subkey for subkey in sorted(found.records) if _overwritten(subkey, epoch_of, own_beats)),
     )
 

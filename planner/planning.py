@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from planner.baseline import petals_baseline
+from planner.coverage import Coverage, coverage_of
 from planner.errors import InfeasibleDemands
 from planner.explain import explain_plan
 from planner.formulate import Formulation, formulate
 from planner.plan import (
     Baseline,
-    Coverage,
     Objective,
     Plan,
     PlannedServer,
@@ -205,7 +205,7 @@ def _planned(formulation: Formulation, server: Server, role: Role, target: Span 
 
 
 def _before(state: SwarmState) -> Coverage:
-    return _coverage(state.num_blocks, [(server.serving, server.throughput) for server in state.servers])
+    return coverage_of(state.num_blocks, [(server.serving, server.throughput) for server in state.servers])
 
 
 def _after(state: SwarmState, targets: Mapping[str, Span | None], servers: tuple[PlannedServer, ...]) -> Coverage:
@@ -214,20 +214,7 @@ def _after(state: SwarmState, targets: Mapping[str, Span | None], servers: tuple
         target = targets[server.peer_id]
         blocks = server.held if target == server.span else frozenset(range(*target)) if target is not None else ()
         holders.append((frozenset(blocks), planned.throughput))
-    return _coverage(state.num_blocks, holders)
-
-
-def _coverage(num_blocks: int, holders: list[tuple[frozenset[int], float]]) -> Coverage:
-    """Throughput per block; holes are blocks without a holder, not blocks without throughput."""
-    terms: list[list[float]] = [[] for _ in range(num_blocks)]
-    for blocks, rps in holders:
-        for block in blocks:
-            terms[block].append(rps)
-    throughput = tuple(math.fsum(block) for block in terms)
-    covered = [block for block in range(num_blocks) if terms[block]]
-    bottleneck = min((throughput[block] for block in covered), default=0.0)
-    weakest = tuple(block for block in covered if math.isclose(throughput[block], bottleneck, rel_tol=1e-9))
-    return Coverage(bottleneck, num_blocks - len(covered), weakest, throughput)
+    return coverage_of(state.num_blocks, holders)
 
 
 def _one_wave(state: SwarmState, moves: list[PlannedServer]) -> tuple[Wave, ...]:
@@ -241,7 +228,7 @@ def _one_wave(state: SwarmState, moves: list[PlannedServer]) -> tuple[Wave, ...]
         if server.peer_id in moving:
             blocks -= set(moving[server.peer_id].dropped)
         holders.append((blocks, server.throughput))
-    during = _coverage(state.num_blocks, holders)
+    during = coverage_of(state.num_blocks, holders)
     return (
         Wave(
             moves=tuple(server.peer_id for server in moves),

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, cast, get_args
 
 from planner.canonical import canonical_json
+from planner.coverage import Coverage
 from planner.fields import (
     Malformed,
     flag,
@@ -27,7 +28,7 @@ from planner.fields import (
     sequence,
     text,
 )
-from planner.plan import FORMAT, PARTIAL_READING, VERSION, Coverage, PlannedServer, PlanStatus, Wave, identify
+from planner.plan import FORMAT, VERSION, MovesOf, PlannedServer, PlanStatus, Wave, identify
 from planner.records import MAX_RPS
 from planner.state import MAX_BLOCKS, ServerState
 from planner.text import escape, show
@@ -43,7 +44,7 @@ MAX_DURATION = 1e12
 
 
 @dataclass(frozen=True)
-class PublishedPlan:
+class PublishedPlan(MovesOf):
     """What publishing a plan and following it rest on.
 
     Parameters
@@ -81,16 +82,6 @@ class PublishedPlan:
     waves: tuple[Wave, ...]
     told: tuple[tuple[str, Span], ...]
     json: str = field(repr=False)
-
-    @property
-    def moves(self) -> tuple[PlannedServer, ...]:
-        """The servers whose span changes, by peer id."""
-        return tuple(server for server in self.servers if server.moves)
-
-    @property
-    def partial(self) -> bool:
-        """Whether servers stay because the reading was partial."""
-        return any(server.why_not == PARTIAL_READING for server in self.servers)
 
     def document(self) -> dict[str, Any]:
         """The whole document, a new one at each call."""

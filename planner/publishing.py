@@ -24,7 +24,6 @@ from planner.live import Progress, Reading, read_from
 from planner.node import ClientNode, client_node, run
 from planner.plan import DEFAULT_VALIDITY
 from planner.plan_records import (
-    Found,
     Judged,
     fetch_plans,
     heartbeat_subkeys,
@@ -45,7 +44,6 @@ __all__ = [
     "Compared",
     "Published",
     "compare",
-    "fetch_plans",
     "keep",
     "publish",
     "read_back",
@@ -211,7 +209,7 @@ async def _publish(
     begun = time.monotonic()
     async with client_node(initial_peers, timeout) as node:
         compared = await _compare(node, plan, forced, progress, begun)
-        epoch = await _next_epoch(node, plan.prefix, key.public)
+        epoch = _epoch_after(await _standing(node, plan.prefix, key.public))
         now = time.time()
         if now > plan.valid_until:  # forced: it counts from now on
             envelope = seal_plan(plan, key, epoch, created_at=now, valid_until=now + DEFAULT_VALIDITY)
@@ -243,8 +241,7 @@ async def _compare(
 
 async def _revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], timeout: float) -> Published:
     async with client_node(initial_peers, timeout) as node:
-        found = (await fetch_plans(node, prefix, [key.public.key_id]))[key.public.key_id]
-        standing = judge(found, key.public, prefix)
+        standing = await _standing(node, prefix, key.public)
         now = time.time()
         plan_id = standing.plan.plan_id if standing.plan is not None else None
         envelope = seal_revoke(
@@ -261,8 +258,7 @@ async def _keep(
 ) -> Beat | Verified | None:
     plan = published.verified
     async with client_node(initial_peers, timeout) as node:
-        found = await fetch_plans(node, plan.prefix, [key.public.key_id])
-        standing = judge(found[key.public.key_id], key.public, plan.prefix)
+        standing = await _standing(node, plan.prefix, key.public)
         if standing.plan is not None and standing.plan.epoch > plan.epoch:
             return standing.plan
         now = time.time()
@@ -276,8 +272,7 @@ async def _keep(
 
 async def _read_back(prefix: str, key: PublicKey, initial_peers: Sequence[str], timeout: float) -> Judged:
     async with client_node(initial_peers, timeout) as node:
-        found: Found = (await fetch_plans(node, prefix, [key.key_id]))[key.key_id]
-    return judge(found, key, prefix)
+        return await _standing(node, prefix, key)
 
 
 async def _seen(verified: Verified, initial_peers: Sequence[str], timeout: float) -> Judged:
@@ -291,9 +286,9 @@ async def _seen(verified: Verified, initial_peers: Sequence[str], timeout: float
     return seen
 
 
-async def _next_epoch(node: ClientNode, prefix: str, key: PublicKey) -> int:
-    found = await fetch_plans(node, prefix, [key.key_id])
-    return _epoch_after(judge(found[key.key_id], key, prefix))
+async def _standing(node: ClientNode, prefix: str, key: PublicKey) -> Judged:
+    """What stands under a key's plans now."""
+    return judge((await fetch_plans(node, prefix, [key.key_id]))[key.key_id], key, prefix)
 
 
 def _epoch_after(standing: Judged) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeGuard
+from typing import Any
 
+from planner.fields import MAX_PEER_ID, Malformed, flag, integer, is_peer_id, mapping, number, optional_text, text
 from planner.state import MAX_BLOCKS, Agent
-from planner.text import is_plain, show
+from planner.text import show
 from solver.problem import Span
 
 MAX_THROUGHPUT = 1e7
@@ -22,9 +23,7 @@ MAX_RPS = 1e12
 """RPS of one part of a server: real servers announce over a million forward passes per second and block."""
 MAX_SECONDS = 1e7
 """Four months for loading one block."""
-MAX_TEXT = 16_384
 MAX_ADAPTERS = 1000
-MAX_PEER_ID = 128
 
 
 class RecordState(IntEnum):
@@ -78,21 +77,16 @@ class Rejection:
     what: str = "record"
 
 
-def is_peer_id(value: object) -> TypeGuard[str]:
-    """Whether `value` may stand for a peer: one printable word of at most `MAX_PEER_ID` characters."""
-    return isinstance(value, str) and 0 < len(value) <= MAX_PEER_ID and is_plain(value)
-
-
 def read_record(raw: object, prefix: str, num_blocks: int) -> Record | Rejection:
     """One raw block record of the model `prefix`, checked."""
     peer_id = block = None
     try:
-        fields = _mapping(raw, "the record")
+        fields = mapping(raw, "the record")
         peer_id = _peer_id(fields.get("peer_id"))
         block = _block(fields.get("uid"), prefix, num_blocks)
         expiration = _expiration(fields.get("expiration"))
         return _record(block, peer_id, expiration, fields.get("value"), num_blocks)
-    except _MalformedError as error:
+    except Malformed as error:
         return Rejection(peer_id, str(error), block)
 
 
@@ -100,32 +94,32 @@ def read_agent(raw: object, num_blocks: int) -> AgentRecord | Rejection:
     """One raw agent's record, checked; fields may be missing or null."""
     peer_id = None
     try:
-        fields = _mapping(raw, "the record")
+        fields = mapping(raw, "the record")
         peer_id = _peer_id(fields.get("peer_id"))
         expiration = _expiration(fields.get("expiration"))
-        return AgentRecord(peer_id, expiration, _agent(_mapping(fields.get("value"), "its value"), num_blocks))
-    except _MalformedError as error:
+        return AgentRecord(peer_id, expiration, _agent(mapping(fields.get("value"), "its value"), num_blocks))
+    except Malformed as error:
         return Rejection(peer_id, str(error), what="agent's record")
 
 
 def _record(block: int, peer_id: str, expiration: float, value: object, num_blocks: int) -> Record:
     parts = _sequence(value, "its value")
     if not 2 <= len(parts) <= 3:
-        raise _MalformedError(f"its value has {len(parts)} parts, not (state, throughput) or (state, throughput, info)")
+        raise Malformed(f"its value has {len(parts)} parts, not (state, throughput) or (state, throughput, info)")
     info = parts[2] if len(parts) == 3 else {}
     if isinstance(info, (list, tuple)):
         info = {"adapters": info}
-    info = _mapping(info, "its info")
+    info = mapping(info, "its info")
     state = _state(parts[0])
     span = _stated_span(info, num_blocks)
     if span is not None and state is not RecordState.OFFLINE and block not in span:
-        raise _MalformedError(f"its block is outside the span {span} that it states itself")
+        raise Malformed(f"its block is outside the span {span} that it states itself")
     return Record(
         block=block,
         peer_id=peer_id,
         expiration=expiration,
         state=state,
-        throughput=_number(parts[1], "throughput", MAX_THROUGHPUT),
+        throughput=number(parts[1], "throughput", MAX_THROUGHPUT),
         span=span,
         public_name=_optional_text(info, "public_name"),
         version=_optional_text(info, "version"),
@@ -140,27 +134,27 @@ def _record(block: int, peer_id: str, expiration: float, value: object, num_bloc
 
 def _agent(value: dict[Any, Any], num_blocks: int) -> Agent:
     version = value.get("version")
-    if version is not None and _integer(version, "version") != 1:
-        raise _MalformedError(f"version {show(version)} is unknown; this planner knows version 1")
+    if version is not None and integer(version, "version", MAX_BLOCKS) != 1:
+        raise Malformed(f"version {show(version)} is unknown; this planner knows version 1")
     bounds = _optional_sequence(value, "span")
     if bounds is not None and len(bounds) != 2:
-        raise _MalformedError("span is not [start, end]")
+        raise Malformed("span is not [start, end]")
     table = _optional_sequence(value, "throughput_by_length")
     if table is not None and len(table) > MAX_BLOCKS:
-        raise _MalformedError(f"throughput_by_length has over {MAX_BLOCKS:,} entries")
+        raise Malformed(f"throughput_by_length has over {MAX_BLOCKS:,} entries")
     capacity = value.get("capacity")
     return Agent(
         state=_optional_text(value, "state") or "serving",
         span=None if bounds is None else _span(bounds[0], bounds[1], "span", num_blocks),
-        capacity=None if capacity is None else _integer(capacity, "capacity", MAX_BLOCKS),
+        capacity=None if capacity is None else integer(capacity, "capacity", MAX_BLOCKS),
         throughput=_optional_number(value, "throughput", MAX_THROUGHPUT),
-        throughput_by_length=tuple(_number(rps, "throughput_by_length", MAX_THROUGHPUT) for rps in table)
+        throughput_by_length=tuple(number(rps, "throughput_by_length", MAX_THROUGHPUT) for rps in table)
         if table
         else None,
         seconds_per_block=_optional_number(value, "seconds_per_block", MAX_SECONDS),
         seconds_per_cached_block=_optional_number(value, "seconds_per_cached_block", MAX_SECONDS),
         cached_blocks=frozenset(
-            _integer(block, "cached_blocks", num_blocks - 1)
+            integer(block, "cached_blocks", num_blocks - 1)
             for block in _optional_sequence(value, "cached_blocks") or ()
         ),
         pinned=_optional_flag(value, "pinned") or False,
@@ -170,19 +164,9 @@ def _agent(value: dict[Any, Any], num_blocks: int) -> Agent:
     )
 
 
-class _MalformedError(ValueError):
-    """A value is not what it should be; never leaves this module."""
-
-
-def _mapping(value: object, name: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise _MalformedError(f"{name} is {show(value)}, not a map")
-    return value
-
-
 def _sequence(value: object, name: str) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
-        raise _MalformedError(f"{name} is {show(value)}, not a list")
+        raise Malformed(f"{name} is {show(value)}, not a list")
     return value
 
 
@@ -191,58 +175,34 @@ def _optional_sequence(fields: dict[Any, Any], name: str) -> list[Any] | tuple[A
     return None if value is None else _sequence(value, name)
 
 
-def _number(value: object, name: str, most: float, least: float = 0.0) -> float:
-    # Compared before it is converted: an integer may be too large for a float, and NaN fails any comparison.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        raise _MalformedError(f"{name} {show(value)} is not a number from {least:g} to {most:g}")
-    return float(value) + 0.0  # no negative zero
-
-
 def _optional_number(fields: dict[Any, Any], name: str, most: float) -> float | None:
     value = fields.get(name)
-    return None if value is None else _number(value, name, most)
-
-
-def _integer(value: object, name: str, most: int = MAX_BLOCKS) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise _MalformedError(f"{name} {show(value)} is not an integer from 0 to {most}")
-    return value
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise _MalformedError(f"{name} is {show(value)}, not text")
-    if len(value) > MAX_TEXT:
-        raise _MalformedError(f"{name} is longer than {MAX_TEXT:,} characters")
-    return value
+    return None if value is None else number(value, name, most)
 
 
 def _optional_text(fields: dict[Any, Any], name: str) -> str | None:
-    value = fields.get(name)
-    return None if value is None else _text(value, name)
+    return optional_text(fields.get(name), name)
 
 
 def _optional_flag(fields: dict[Any, Any], name: str) -> bool | None:
     value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise _MalformedError(f"{name} is {show(value)}, not true or false")
-    return value
+    return None if value is None else flag(value, name)
 
 
 def _adapters(fields: dict[Any, Any]) -> tuple[str, ...]:
     names = _optional_sequence(fields, "adapters") or ()
     if len(names) > MAX_ADAPTERS:
-        raise _MalformedError(f"adapters has over {MAX_ADAPTERS:,} entries")
-    return tuple(_text(name, "the name of an adapter") for name in names)
+        raise Malformed(f"adapters has over {MAX_ADAPTERS:,} entries")
+    return tuple(text(name, "the name of an adapter", least=0) for name in names)
 
 
 def _expiration(value: object) -> float:
-    return _number(value, "expiration", sys.float_info.max, -sys.float_info.max)
+    return number(value, "expiration", sys.float_info.max, -sys.float_info.max)
 
 
 def _peer_id(value: object) -> str:
     if not is_peer_id(value):
-        raise _MalformedError(f"peer id {show(value)} is not one word of 1 to {MAX_PEER_ID} printable characters")
+        raise Malformed(f"peer id {show(value)} is not one word of 1 to {MAX_PEER_ID} printable characters")
     return value
 
 
@@ -250,24 +210,22 @@ def _block(uid: object, prefix: str, num_blocks: int) -> int:
     start, dot, number = uid.rpartition(".") if isinstance(uid, str) else ("", "", "")
     # int() alone would take "+1", " 1", "1_0", "01" and other scripts' digits: none of them is a key of Petals.
     if start != prefix or not dot or len(number) > 9 or not number.isdecimal() or number != str(int(number)):
-        raise _MalformedError(f"uid {show(uid)} does not name a block of the model")
+        raise Malformed(f"uid {show(uid)} does not name a block of the model")
     if int(number) >= num_blocks:
-        raise _MalformedError(f"uid {show(uid)} is outside the model's {num_blocks} blocks")
+        raise Malformed(f"uid {show(uid)} is outside the model's {num_blocks} blocks")
     return int(number)
 
 
 def _state(value: object) -> RecordState:
     if isinstance(value, bool) or not isinstance(value, int) or value not in tuple(RecordState):
-        raise _MalformedError(f"unknown state {show(value)}; known are 0 (OFFLINE), 1 (JOINING) and 2 (ONLINE)")
+        raise Malformed(f"unknown state {show(value)}; known are 0 (OFFLINE), 1 (JOINING) and 2 (ONLINE)")
     return RecordState(value)
 
 
 def _span(start: object, end: object, name: str, num_blocks: int) -> Span:
-    span = Span(_integer(start, f"{name}'s start"), _integer(end, f"{name}'s end"))
+    span = Span(integer(start, f"{name}'s start", MAX_BLOCKS), integer(end, f"{name}'s end", MAX_BLOCKS))
     if not span.start < span.end <= num_blocks:
-        raise _MalformedError(
-            f"{name} {show(span.start)}:{show(span.end)} is not a span inside the model's 0:{num_blocks}"
-        )
+        raise Malformed(f"{name} {show(span.start)}:{show(span.end)} is not a span inside the model's 0:{num_blocks}")
     return span
 
 
@@ -276,5 +234,5 @@ def _stated_span(info: dict[Any, Any], num_blocks: int) -> Span | None:
     if start is None and end is None:
         return None
     if start is None or end is None:
-        raise _MalformedError("it states only one of start_block and end_block")
+        raise Malformed("it states only one of start_block and end_block")
     return _span(start, end, "its stated span", num_blocks)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from planner.coverage import coverage_of
 from planner.decode import MAX_LIFETIME, decode
 from planner.errors import InputInvalid, NothingToPlan, SwarmUnreachable
+from planner.fields import is_peer_id
 from planner.gather import PARTIAL, Gathered, gather
 from planner.node import ClientNode, client_node, run
-from planner.records import is_peer_id
-from planner.state import SwarmState
 from planner.wire_json import plain
 
 MODELS_KEY = "_petals.models"
@@ -173,23 +172,13 @@ def _row(model: Model, gathered: Gathered, read_at: float) -> ModelRow:
     partial = gathered.missed_by_chance >= PARTIAL or any(
         f"{model.prefix}.{block}" in unsearched for block in range(model.num_blocks)
     )
+    row = ModelRow(model.prefix, model.num_blocks, model.repository, partial=partial)
     try:
         records = raw_records(gathered, model.prefix, model.num_blocks)
         state = decode(model.prefix, model.num_blocks, read_at, records)
-    except (NothingToPlan, InputInvalid) as error:
-        holes = model.num_blocks if isinstance(error, NothingToPlan) else None
-        servers = 0 if isinstance(error, NothingToPlan) else None
-        return ModelRow(model.prefix, model.num_blocks, model.repository, servers, None, holes, partial, str(error))
-    bottleneck, holes = _coverage(state)
-    servers = len(state.servers)
-    return ModelRow(model.prefix, model.num_blocks, model.repository, servers, bottleneck, holes, partial)
-
-
-def _coverage(state: SwarmState) -> tuple[float, int]:
-    """Find the bottleneck (RPS) over the covered blocks, and the number of holes."""
-    terms: list[list[float]] = [[] for _ in range(state.num_blocks)]
-    for server in state.servers:
-        for block in server.serving:
-            terms[block].append(server.throughput)
-    covered = [math.fsum(block) for block in terms if block]
-    return min(covered, default=0.0), state.num_blocks - len(covered)
+    except NothingToPlan as error:
+        return replace(row, servers=0, holes=model.num_blocks, note=str(error))
+    except InputInvalid as error:
+        return replace(row, note=str(error))
+    held = coverage_of(state.num_blocks, ((server.serving, server.throughput) for server in state.servers))
+    return replace(row, servers=len(state.servers), bottleneck=held.min_throughput, holes=held.holes)

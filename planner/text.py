@@ -69,6 +69,11 @@ def show(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def reason_of(error: Exception) -> str:
+    """Why a file could not be used: what the system calls it, where it has a word for it."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
+
+
 def some(items: Sequence[object], most: int = 5) -> str:
     """List the first `most` of `items`, and say how many more there are: ``3, 4, 5 and 12 more``."""
     text = ", ".join(escape(str(item), 128) for item in items[:most])

@@ -14,6 +14,8 @@ from cli.exitcodes import ExitCode
 from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, KeyFile, PassphraseFile, Quiet, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cli.live import Way
     from planner.keys import SigningKey
     from planner.published import PublishedPlan
@@ -89,7 +91,7 @@ def publish(
             if not yes:
                 with progress(quiet, timeout) as report:
                     compared = compare(wanted, way.peers, forced=forced, timeout=timeout, progress=report)
-                write_stdout(_compared_text(compared))
+                write_stdout(_text(_compared(compared)))
                 if not typer.confirm(f"Publish it, signed with {signer.public.text()}?", err=True):
                     return ExitCode.INTERRUPTED
             # It is compared once more, as nobody knows how long the answer took.
@@ -139,10 +141,10 @@ def _plan_text(plan: PublishedPlan) -> str:
     )
 
 
-def _compared_text(compared: Compared) -> str:
+def _text(sentences: Sequence[str]) -> str:
     from cli.output import lines_text
 
-    return lines_text(lambda look: [line for text in _compared(compared) for line in look.wrap(look.safe(text, 1000))])
+    return lines_text(lambda look: [line for text in sentences for line in look.wrap(look.safe(text, 1000))])
 
 
 def _compared(compared: Compared) -> list[str]:
@@ -152,7 +154,6 @@ def _compared(compared: Compared) -> list[str]:
 
 def published_text(done: Published) -> str:
     """What was published and what another node has seen of it."""
-    from cli.output import lines_text
     from cli.when import at
 
     verified, seen = done.verified, done.seen
@@ -168,7 +169,7 @@ def published_text(done: Published) -> str:
     )
     if seen.overwritten:
         lines.append(f"warning: somebody overwrites your records: {', '.join(seen.overwritten[:5])}")
-    return lines_text(lambda look: [line for text in lines for line in look.wrap(look.safe(text, 1000))])
+    return _text(lines)
 
 
 def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:

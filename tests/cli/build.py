@@ -9,9 +9,9 @@ from importlib.resources import files
 
 from jsonschema import Draft202012Validator
 
+from planner.coverage import Coverage
 from planner.plan import (
     Baseline,
-    Coverage,
     Objective,
     Plan,
     PlannedServer,

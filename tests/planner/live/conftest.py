@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ import pytest
 from tests.planner.live.swarm import Swarm, daemons
 
 
-@pytest.fixture(scope="module")
-def swarm() -> Iterator[Swarm]:
-    """Four nodes that the tests of a module share; each test takes a prefix of its own."""
+@contextmanager
+def four_nodes() -> Iterator[Swarm]:
     before = daemons()
     swarm = Swarm(4)
     try:
@@ -21,18 +21,20 @@ def swarm() -> Iterator[Swarm]:
     finally:
         swarm.close()
     assert_gone(before)
+
+
+@pytest.fixture(scope="module")
+def swarm() -> Iterator[Swarm]:
+    """Four nodes that the tests of a module share; each test takes a prefix of its own."""
+    with four_nodes() as swarm:
+        yield swarm
 
 
 @pytest.fixture
 def small_swarm() -> Iterator[Swarm]:
     """Four nodes for one test, which may spoil them."""
-    before = daemons()
-    swarm = Swarm(4)
-    try:
+    with four_nodes() as swarm:
         yield swarm
-    finally:
-        swarm.close()
-    assert_gone(before)
 
 
 @pytest.fixture(autouse=True)
