@@ -50,7 +50,8 @@ def cleaning_up() -> Iterator[Callable[[], None]]:
     """While it lasts, signals end the process by an exception, so that what was started is ended first.
 
     Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So the
-    function that is given raises it once more; it is called at the end anyway, and is to be called in every loop.
+    function that is given raises it once more; it is called at the end anyway, and is to be called in every loop, as
+    `cli.live.Way.pause` does.
     """
     told: list[int] = []
 

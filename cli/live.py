@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("hivemind", "cryptography", "msgpack")
 PUBLIC = "Petals' public bootstrap peers"
+SLICE = 0.5
+"""Seconds of sleep after which a command looks whether it was told to end."""
 
 Result = TypeVar("Result")
 
@@ -46,10 +49,23 @@ def peers_of(given: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way to a swarm: the peers to start from, and what is to be called in every loop; see `cleaning_up`."""
+    """The way to a swarm: the peers to start from, and what ends the command if it was told to; see `cleaning_up`."""
 
     peers: tuple[str, ...]
     leave_if_told: Callable[[], None]
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but end the command if it was told to.
+
+        In slices: a signal that comes just as Python goes to sleep is not seen until it wakes.
+        """
+        ends = time.monotonic() + seconds
+        while True:
+            self.leave_if_told()
+            left = ends - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(SLICE, left))
 
 
 @contextmanager

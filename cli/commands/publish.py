@@ -173,8 +173,6 @@ def published_text(done: Published) -> str:
 
 
 def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:
-    import time
-
     from cli.live import say
     from cli.when import at
     from planner.errors import SwarmUnreachable
@@ -183,8 +181,7 @@ def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:
 
     say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
     while True:
-        way.leave_if_told()
-        time.sleep(KEEP_INTERVAL)
+        way.pause(KEEP_INTERVAL)
         try:
             sent = beat(done, key, way.peers, timeout=timeout)
         except SwarmUnreachable as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,8 +89,7 @@ def status(
             found = look(way)
             show(found)
             while watch:
-                way.leave_if_told()
-                time.sleep(interval)
+                way.pause(interval)
                 try:
                     found = look(way, found)
                 except SwarmUnreachable as error:

@@ -13,7 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import msgpack
 import psutil
 import pytest
 
+from cli.live import Way
 from planner.envelope import HEARTBEAT_SECONDS, check_plan, seal_heartbeat, seal_plan, seal_revoke
 from planner.keys import SigningKey, generate, save_key
 from planner.reading import load_state
@@ -381,40 +382,54 @@ def test_every_hostile_envelope_is_refused_by_name(case: Case) -> None:
 # Ending -------------------------------------------------------------------------------------------------
 
 
-def begun(case: Case, *arguments: str, until: str, stream: str) -> subprocess.Popen[str]:
-    """A process of the command that has written `until`."""
-    process = subprocess.Popen(
+@contextmanager
+def begun(case: Case, *arguments: str, until: str, stream: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of the command that has written `until`; it is killed where it does not end by itself."""
+    with subprocess.Popen(
         [sys.executable, "-c", LAUNCH, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         bufsize=1,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PLAN_SWARM_INITIAL_PEERS": ",".join(case.swarm.peers)},
-    )
-    for line in getattr(process, stream):
-        if until in line:
-            return process
-    process.kill()
-    raise AssertionError(f"it never wrote {until!r}")
+    ) as process:
+        try:
+            assert any(until in line for line in getattr(process, stream)), f"it never wrote {until!r}"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_signal_that_comes_just_before_a_long_sleep_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("cli.live.time.sleep", slept.append)
+
+    def leave_if_told() -> None:
+        if len(slept) == 3:  # the signal came while it went to sleep for the third time
+            raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        Way((), leave_if_told).pause(60.0)
+    assert slept == [0.5] * 3
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_nothing_stays_after_a_signal_in_the_pause_or_the_reading_of_watch(case: Case, number: int, code: int) -> None:
     for interval, pause in (("60", 0.0), ("0.01", 0.6)):
         arguments = ("status", "--prefix", case.prefix, "--watch", "--interval", interval, "--quiet")
-        process = begun(case, *arguments, until=case.prefix, stream="stdout")
-        time.sleep(pause)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        with begun(case, *arguments, until=case.prefix, stream="stdout") as process:
+            time.sleep(pause)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (code, "")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_nothing_stays_after_a_signal_while_keeping(case: Case, number: int, code: int) -> None:
     arguments = ("publish", case.plan(), "--key", case.key_file, "--yes", "--keep")
-    process = begun(case, *arguments, until="keeping it fresh", stream="stderr")
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    with begun(case, *arguments, until="keeping it fresh", stream="stderr") as process:
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (code, "")
 
 
