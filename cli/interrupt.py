@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -45,29 +45,50 @@ def shielded() -> Iterator[None]:
         signal.raise_signal(number)
 
 
+class Ending:
+    """What ends a command by an exception once a signal has told it to; `cleaning_up` gives it."""
+
+    def __init__(self) -> None:
+        self._signals: list[int] = []
+        self._note: str | None = None
+
+    def leave_if_told(self) -> None:
+        """Raise what ends the command, if it was told to end."""
+        if self._signals and self._signals[0] == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._signals:
+            raise SystemExit(128 + self._signals[0])
+
+    def hold(self, note: str) -> None:
+        """From now on a first signal waits for `let_go`, and makes `note` be said; a second ends the command."""
+        self._note = note
+
+    def let_go(self) -> None:
+        """End the command if it was told to since `hold`; from now on a first signal does so again."""
+        self._note = None
+        self.leave_if_told()
+
+    def receive(self, number: int, _frame: FrameType | None = None) -> None:
+        """Handle a signal."""
+        self._signals.append(number)
+        if self._note is not None and len(self._signals) == 1:
+            _say(f"{self._note}\n")
+        else:
+            self.leave_if_told()
+
+
 @contextmanager
-def cleaning_up() -> Iterator[Callable[[], None]]:
+def cleaning_up() -> Iterator[Ending]:
     """While it lasts, signals end the process by an exception, so that what was started is ended first.
 
-    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So the
-    function that is given raises it once more; it is called at the end anyway, and is to be called in every loop, as
+    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So
+    `Ending.leave_if_told` raises it once more; it is called at the end anyway, and is to be called in every loop, as
     `cli.live.Way.pause` does.
     """
-    told: list[int] = []
-
-    def leave() -> None:
-        if told and told[0] == signal.SIGINT:
-            raise KeyboardInterrupt
-        if told:
-            raise SystemExit(128 + told[0])
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        told.append(number)
-        leave()
-
-    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_signal)):
-        yield leave
-        leave()
+    ending = Ending()
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), ending.receive)):
+        yield ending
+        ending.leave_if_told()
 
 
 def leave_interrupted() -> NoReturn:

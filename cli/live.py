@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
-from cli.interrupt import cleaning_up
+from cli.interrupt import Ending, cleaning_up
 from cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def peers_of(given: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way to a swarm: the peers to start from, and what ends the command if it was told to; see `cleaning_up`."""
+    """The way to a swarm: the peers to start from, and what ends the command if it was told to."""
 
     peers: tuple[str, ...]
-    leave_if_told: Callable[[], None]
+    ending: Ending
 
     def pause(self, seconds: float) -> None:
         """Sleep, but end the command if it was told to.
@@ -61,7 +61,7 @@ class Way:
         """
         ends = time.monotonic() + seconds
         while True:
-            self.leave_if_told()
+            self.ending.leave_if_told()
             left = ends - time.monotonic()
             if left <= 0:
                 return
@@ -83,9 +83,9 @@ def swarm(given: Sequence[str], timeout: float) -> Iterator[Way]:
     if not 0 < timeout <= 3600:
         raise PolicyInvalid(f"--timeout must be above 0 and at most 3600 seconds, not {timeout:g}")
     peers = peers_of(given)
-    with cleaning_up() as leave:
+    with cleaning_up() as ending:
         try:
-            yield Way(peers, leave)
+            yield Way(peers, ending)
         except SwarmUnreachable as error:
             if any(text.strip(" ,") for text in given):
                 raise

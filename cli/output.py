@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from planner.plan import Plan
 
 
-def check_output(path: Path, dump: str | None = None, option: str = "--out") -> None:
+def check_output(path: Path, read: Sequence[Path | str | None] = (), option: str = "--out") -> None:
     """See before the search whether `path` can be written, so that nobody waits to learn that it cannot.
 
     Parameters
     ----------
     path
         As it was given.
-    dump
-        What is read.
+    read
+        What the command reads, which must not be written over.
     option
         The one by which `path` was given.
 
@@ -40,7 +40,7 @@ def check_output(path: Path, dump: str | None = None, option: str = "--out") -> 
     OutputUnwritable
         If it cannot be.
     PolicyInvalid
-        If it is the very dump that is read.
+        If it is one of the files that are read.
     """
     shown, folder = escape(str(path)), path.parent
     another = f"name another with {option}"
@@ -59,8 +59,9 @@ def check_output(path: Path, dump: str | None = None, option: str = "--out") -> 
         raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; {another}")
-    if dump is not None and dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
-        raise PolicyInvalid(f"{option} {shown} would overwrite the dump that is read; name another file")
+    for file in read:
+        if file is not None and str(file) != "-" and path.exists() and Path(file).exists() and path.samefile(file):
+            raise PolicyInvalid(f"{option} {shown} would overwrite a file that is read; name another")
 
 
 def json_text(plan: Plan) -> str:

@@ -34,7 +34,7 @@ def run(asked: Asked) -> ExitCode:
 
     policy = policy_of(asked)
     if asked.out is not None:
-        check_output(asked.out, asked.dump)
+        check_output(asked.out, [asked.dump])
     if asked.dump is not None:
         reading, state = None, load_state(asked.dump, prefix=asked.prefix, num_blocks=asked.num_blocks)
     else:

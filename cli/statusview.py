@@ -8,14 +8,13 @@ from rich.text import Text
 
 from cli import table, words
 from cli.look import Look
-from cli.when import at
-from planner.sealing import Reason
+from planner.sealing import OUTDATED
 from planner.status import KEPT, KeyStatus, ServerStatus, Status, refusals_by_name
 from planner.text import some
+from planner.when import at
 
 MOST_NOTES = 10
 PEER_WIDTH = 20
-_OUTDATED = (Reason.STALE_EPOCH, Reason.OTHER_PLAN)
 
 
 def view(status: Status, look: Look) -> list[Text]:
@@ -49,13 +48,13 @@ def _plan(row: KeyStatus, look: Look) -> list[Text]:
     elif row.plan is not None:
         said.append("not fresh: no heartbeat holds, so no move begins")
     if row.overwritten:
-        which = f" ({', '.join(row.judged.overwritten[:5])})" if row.judged.overwritten else ""
+        which = f" ({some(row.judged.overwritten)})" if row.judged.overwritten else ""
         said.append(f"warning: somebody overwrites its records{which}")
     # What the operator's own later records have outdated is no news.
-    counts = refusals_by_name([one for one in row.judged.refusals if one[1].reason not in _OUTDATED])
+    counts = refusals_by_name([one for one in row.judged.refusals if one[1].reason not in OUTDATED])
     if counts:
         said.append("refused: " + ", ".join(f"{name} ({count:,})" for name, count in counts.items()))
-    said += [f"warning: {problem}" for problem in row.problems]
+    said += [f"warning: {problem}" for problem in row.judged.problems]
     for text in said:
         lines += look.wrap(look.safe(text, 1000), first="  ", later="    ")
     return lines
@@ -95,11 +94,12 @@ def _servers(status: Status, look: Look) -> list[Text]:
 
 def _waiting(rows: Sequence[ServerStatus], look: Look) -> list[Text]:
     """Why servers wait, each reason once: sentences do not fit into a column."""
-    peers_of: dict[str, list[str]] = {}
+    peers_of: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.why:
-            peers_of.setdefault(row.why, []).append(look.cut_middle(look.safe(row.peer_id), PEER_WIDTH))
+            verb = "says" if row.planned and row.present == row.target else "waits"
+            peers_of.setdefault((verb, row.why), []).append(look.cut_middle(look.safe(row.peer_id), PEER_WIDTH))
     lines: list[Text] = []
-    for why, peers in sorted(peers_of.items()):
-        lines += look.wrap(f"{some(peers, 3)}: {look.safe(why, 400)}", first="waits: ", later="  ")
+    for (verb, why), peers in sorted(peers_of.items(), reverse=True):
+        lines += look.wrap(f"{some(peers, 3)}: {look.safe(why, 400)}", first=f"{verb}: ", later="  ")
     return lines

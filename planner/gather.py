@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from planner.node import RawKey
+from planner.when import at
 from planner.wire import MAX_SUBKEYS
 
 MIN_TRIES, MAX_TRIES = 2, 16
@@ -98,11 +99,18 @@ class Gathered:
         """Return the newest value and expiration (Unix time) of each subkey of `key`."""
         return self._records.get(key, {})
 
+    def plain_until(self, key: str) -> float | None:
+        """Return until when (Unix time) a plain value stands where a dictionary belongs; None where none does."""
+        return self._plain.get(key)
+
     def problems(self, key: str) -> list[str]:
         """Say what was left out under `key`, and what hides its records."""
         lines = [f"dropped {reason} ({count:,})" for reason, count in sorted(self._dropped.get(key, {}).items())]
         if key in self._plain:
-            lines.append("it holds a plain value where a dictionary belongs: whoever wrote it hides servers' records")
+            lines.append(
+                f"a plain value stands where a dictionary belongs, until {at(self._plain[key])}: whoever wrote it hides"
+                " what others have stored there"
+            )
         return lines
 
     def add(self, answers: Mapping[str, RawKey | None], seconds: float) -> None:

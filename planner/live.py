@@ -136,7 +136,7 @@ class Reading:
         text = f"{self.keys_answered} of {self.keys_asked} keys answered in {len(self.tries)} tries ({each})"
         silent = [f"those of {blocks_text(self.silent)}"] if self.silent else []
         if self.keys_asked - self.keys_answered > len(self.silent):
-            silent.append("that of the agents")
+            silent.append("that of the agents (there may be none)")
         return f"{text}, not {' and '.join(silent)}" if silent else text
 
     def check_whole(self) -> None:
@@ -218,12 +218,12 @@ async def read_from(
             answered, asked = len(gathered.answered), len(gathered.keys)
             progress(Progress(stage, len(gathered.tries), answered, asked, time.monotonic() - start))
 
-    models: dict[str, Model] | None = None
+    announced: tuple[Mapping[str, Model], Sequence[str]] | None = None
     if num_blocks is None:
-        models = await announced_models(node, time.time(), lambda gathered: tell("models", gathered))
-        if prefix not in models:
-            raise _nobody_serves(prefix, models)
-        num_blocks = models[prefix].num_blocks
+        announced = await announced_models(node, time.time(), lambda gathered: tell("models", gathered))
+        if prefix not in announced[0]:
+            raise _nobody_serves(prefix, *announced)
+        num_blocks = announced[0][prefix].num_blocks
     read_at = time.time()
     agents_key = f"{AGENTS_KEY}{prefix}"
     keys = [*(f"{prefix}.{block}" for block in range(num_blocks)), agents_key]
@@ -234,7 +234,7 @@ async def read_from(
         for subkey, (value, expiration) in sorted(gathered.records(agents_key).items())
     ]
     if not gathered.answered:
-        raise _nobody_serves(prefix, await announced_models(node, read_at) if models is None else models)
+        raise _nobody_serves(prefix, *(announced or await announced_models(node, read_at)))
     silent = set(gathered.silent)
     return Reading(
         prefix=prefix,
@@ -272,12 +272,10 @@ def most_calls(num_blocks: int, nodes: int, tries: int = MIN_TRIES, models_tries
     return nodes * (models_tries * calls_a_node(1) + calls_a_node(keys) + (tries - 1) * later)
 
 
-def _nobody_serves(prefix: str, models: Mapping[str, Model]) -> NothingToPlan:
+def _nobody_serves(prefix: str, models: Mapping[str, Model], problems: Sequence[str]) -> NothingToPlan:
     """Name what somebody who asked for `prefix` may have meant."""
     if prefix in models:
-        return NothingToPlan(
-            f"the model {show(prefix)} is announced, but no server holds a block of it: those that did have just gone"
-        )
+        return NothingToPlan(f"the model {show(prefix)} is announced, but no server holds a block of it now")
     near = near_prefixes(prefix, models)
     if near:
         hint = f"did you mean {' or '.join(show(name) for name in near)}?"
@@ -291,7 +289,7 @@ def _nobody_serves(prefix: str, models: Mapping[str, Model]) -> NothingToPlan:
         others = f"; the swarm announces {some(sorted(models), 10)}"
     return NothingToPlan(
         f"no model of the prefix {show(prefix)} is announced in this swarm{others}; {hint} (a model that is not listed "
-        "can be read with --num-blocks)"
+        "can be read with --num-blocks)" + "".join(f"; {problem}" for problem in problems)
     )
 
 

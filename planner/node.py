@@ -76,7 +76,10 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     results: list[Result] = []  # not that of the task: asyncio.run() makes the repr of that, twice
 
     async def quiet() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        loop: Any = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, _context: None)
+        # A terminal sends Ctrl-C to its whole foreground group: p2pd would die of it while we still need it.
+        loop.subprocess_exec = functools.partial(loop.subprocess_exec, start_new_session=True)
         results.append(await main)
 
     asyncio.run(quiet())

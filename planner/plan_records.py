@@ -8,6 +8,7 @@ keys have published; it is a hint and proves nothing. Readers judge every subkey
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 import time
@@ -69,14 +70,15 @@ class Found:
         Of each subkey its value and expiration (Unix time).
     problems
         What was left out, and what hides the records, one line each.
-    answered
-        Whether any node had anything.
+    blocked_until
+        Unix time until which a plain value stands in the place of all subkeys; None where none does. A node that holds
+        it takes no record that ends before.
     """
 
     key_id: str
     records: Mapping[str, tuple[Any, float]]
     problems: tuple[str, ...] = ()
-    answered: bool = True
+    blocked_until: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,7 @@ async def fetch_plans(node: ClientNode, prefix: str, key_ids: Collection[str]) -
         return {}
     gathered = await gather_answered(node, list(keys))
     return {
-        key_id: Found(
-            key_id, dict(gathered.records(key)), tuple(gathered.problems(key)), answered=key in gathered.answered
-        )
+        key_id: Found(key_id, dict(gathered.records(key)), tuple(gathered.problems(key)), gathered.plain_until(key))
         for key, key_id in keys.items()
     }
 
@@ -144,7 +144,10 @@ class Judged:
     refusals
         By subkey why what stands there does not count.
     overwritten
-        Subkeys that are the operator's by their name and hold something that the operator did not put there.
+        Subkeys that are the operator's by their name and hold something that the operator did not put there: that of
+        the heartbeat first, then by epoch, the highest first.
+    problems, blocked_until
+        Those of `Found`.
     """
 
     key: PublicKey
@@ -154,6 +157,8 @@ class Judged:
     intact: tuple[str, ...] = ()
     refusals: tuple[tuple[str, Refusal], ...] = ()
     overwritten: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    blocked_until: float | None = None
 
     @property
     def hidden(self) -> bool:
@@ -214,7 +219,11 @@ def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -
         last_epoch=max(epoch_of.values(), default=None),
         intact=tuple(sorted(intact)),
         refusals=tuple(sorted(refusals, key=lambda one: one[0])),
-        overwritten=tuple(subkey for subkey in sorted(found.records) if _overwritten(subkey, epoch_of, own_beats)),
+        overwritten=tuple(
+            sorted((one for one in found.records if _overwritten(one, epoch_of, own_beats)), key=_newest_first)
+        ),
+        problems=found.problems,
+        blocked_until=found.blocked_until,
     )
 
 
@@ -249,3 +258,8 @@ def _overwritten(subkey: str, epoch_of: Mapping[str, int], own_beats: Collection
         return subkey not in own_beats
     named = _EPOCH.fullmatch(subkey)
     return named is not None and epoch_of.get(subkey) != int(named[1])
+
+
+def _newest_first(subkey: str) -> float:
+    named = _EPOCH.fullmatch(subkey)
+    return -int(named[1]) if named is not None else -math.inf

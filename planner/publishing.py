@@ -34,15 +34,19 @@ from planner.plan_records import (
     store_all,
 )
 from planner.published import PublishedPlan
+from planner.when import at
 
 KEEP_INTERVAL = 60.0
 """Seconds between two heartbeats: ten of them may be lost before moves stop."""
+
+Storing = Callable[[Verified, bytes], None]
 
 __all__ = [
     "KEEP_INTERVAL",
     "Beat",
     "Compared",
     "Published",
+    "Storing",
     "compare",
     "keep",
     "publish",
@@ -61,7 +65,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Published:
-    """What was stored, and what another node then saw.
+    """What was stored, and what another node then saw of it.
 
     Parameters
     ----------
@@ -99,6 +103,7 @@ def publish(
     forced: Collection[Override] = (),
     timeout: float = 30.0,
     progress: Callable[[Progress], None] | None = None,
+    storing: Storing | None = None,
 ) -> Published:
     """Read the swarm anew, and if it is as the plan found it, sign the plan and one heartbeat and store them.
 
@@ -112,6 +117,9 @@ def publish(
         What may have changed all the same.
     timeout
         Seconds for reading and storing, and as many again for reading back.
+    storing
+        Called with what any reader makes of the signed plan, and with the plan itself, when all is ready and nothing is
+        stored yet. What it raises ends the publishing there.
 
     Raises
     ------
@@ -122,7 +130,7 @@ def publish(
     SwarmUnreachable
         If the swarm cannot be reached, takes nothing, or another node does not find it.
     """
-    return run(_publish(plan, key, initial_peers, lease, forced, timeout, progress))
+    return run(_publish(plan, key, initial_peers, lease, forced, timeout, progress, storing))
 
 
 def compare(
@@ -151,20 +159,40 @@ def compare(
     return run(compare())
 
 
-def revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], *, timeout: float = 30.0) -> Published:
+def revoke(
+    prefix: str,
+    key: SigningKey,
+    initial_peers: Sequence[str],
+    *,
+    timeout: float = 30.0,
+    storing: Storing | None = None,
+) -> Published:
     """Sign and store that no plan of this key for `prefix` holds any more; it outlives all of them.
+
+    Parameters
+    ----------
+    storing
+        As for `publish`.
 
     Raises
     ------
     SwarmUnreachable
         If the swarm cannot be reached, takes nothing, or another node does not find it.
     """
-    return run(_revoke(prefix, key, initial_peers, timeout))
+    return run(_revoke(prefix, key, initial_peers, timeout, storing))
 
 
-def read_back(prefix: str, key: PublicKey, initial_peers: Sequence[str], *, timeout: float = 30.0) -> Judged:
-    """Look from a node of its own at what stands under a key's plans."""
-    return run(_read_back(prefix, key, initial_peers, timeout))
+def read_back(
+    prefix: str, keys: Sequence[PublicKey], initial_peers: Sequence[str], *, timeout: float = 30.0
+) -> tuple[Judged, ...]:
+    """Look from a node of its own at what stands under each key's plans.
+
+    Raises
+    ------
+    SwarmUnreachable
+        If the swarm cannot be reached.
+    """
+    return run(_read_back(prefix, keys, initial_peers, timeout))
 
 
 @dataclass(frozen=True)
@@ -203,24 +231,34 @@ async def _publish(
     forced: Collection[Override],
     timeout: float,
     progress: Callable[[Progress], None] | None,
+    storing: Storing | None,
 ) -> Published:
     if plan.status == "infeasible":
         raise InputInvalid("the plan is infeasible: there is nothing in it to publish")
+    # What no reader would take is not worth asking the swarm for.
+    _sealed(plan, key, epoch=1, now=time.time())
     begun = time.monotonic()
     async with client_node(initial_peers, timeout) as node:
         compared = await _compare(node, plan, forced, progress, begun)
-        epoch = _epoch_after(await _standing(node, plan.prefix, key.public))
+        standing = await _standing(node, plan.prefix, key.public)
         now = time.time()
-        if now > plan.valid_until:  # forced: it counts from now on
-            envelope = seal_plan(plan, key, epoch, created_at=now, valid_until=now + DEFAULT_VALIDITY)
-        else:
-            envelope = seal_plan(plan, key, epoch)
-        verified = _self_check(envelope, key, plan.prefix)
+        envelope, verified = _sealed(plan, key, _epoch_after(standing), now)
         heartbeat = seal_heartbeat(verified, key, issued_at=now, seconds=lease)
-        subkeys, taken = await _store(node, verified, envelope)
+        if storing is not None:
+            storing(verified, envelope)
+        subkeys, taken = await _store(node, verified, envelope, standing)
         await _store_heartbeat(node, verified, heartbeat, now + lease)
     seen = await _seen(verified, initial_peers, timeout)
     return Published(envelope, verified, subkeys, taken, seen, compared)
+
+
+def _sealed(plan: PublishedPlan, key: SigningKey, epoch: int, now: float) -> tuple[bytes, Verified]:
+    """The signed plan, and what any reader makes of it; one that has expired counts from now on."""
+    if now > plan.valid_until:
+        envelope = seal_plan(plan, key, epoch, created_at=now, valid_until=now + DEFAULT_VALIDITY)
+    else:
+        envelope = seal_plan(plan, key, epoch)
+    return envelope, _self_check(envelope, key, plan.prefix)
 
 
 async def _compare(
@@ -239,7 +277,9 @@ async def _compare(
     return Compared(reading, overridden)
 
 
-async def _revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], timeout: float) -> Published:
+async def _revoke(
+    prefix: str, key: SigningKey, initial_peers: Sequence[str], timeout: float, storing: Storing | None
+) -> Published:
     async with client_node(initial_peers, timeout) as node:
         standing = await _standing(node, prefix, key.public)
         now = time.time()
@@ -248,7 +288,9 @@ async def _revoke(prefix: str, key: SigningKey, initial_peers: Sequence[str], ti
             prefix, plan_id, key, _epoch_after(standing), created_at=now, valid_until=now + MAX_VALIDITY
         )
         verified = _self_check(envelope, key, prefix)
-        subkeys, taken = await _store(node, verified, envelope)
+        if storing is not None:
+            storing(verified, envelope)
+        subkeys, taken = await _store(node, verified, envelope, standing)
     seen = await _seen(verified, initial_peers, timeout)
     return Published(envelope, verified, subkeys, taken, seen)
 
@@ -264,19 +306,22 @@ async def _keep(
         now = time.time()
         restored = len(standing.intact) < 2
         if restored:
-            await _store(node, plan, published.envelope)
+            await _store(node, plan, published.envelope, standing)
         heartbeat = seal_heartbeat(plan, key, issued_at=now)
         taken = await _store_heartbeat(node, plan, heartbeat, now + HEARTBEAT_SECONDS)
     return Beat(taken, now + HEARTBEAT_SECONDS, restored)
 
 
-async def _read_back(prefix: str, key: PublicKey, initial_peers: Sequence[str], timeout: float) -> Judged:
+async def _read_back(
+    prefix: str, keys: Sequence[PublicKey], initial_peers: Sequence[str], timeout: float
+) -> tuple[Judged, ...]:
     async with client_node(initial_peers, timeout) as node:
-        return await _standing(node, prefix, key)
+        found = await fetch_plans(node, prefix, [key.key_id for key in keys])
+    return tuple(judge(found[key.key_id], key, prefix) for key in keys)
 
 
 async def _seen(verified: Verified, initial_peers: Sequence[str], timeout: float) -> Judged:
-    seen = await _read_back(verified.prefix, verified.key, initial_peers, timeout)
+    (seen,) = await _read_back(verified.prefix, [verified.key], initial_peers, timeout)
     if seen.plan is None or (seen.plan.epoch, seen.plan.payload_hash) != (verified.epoch, verified.payload_hash):
         other = f"it finds epoch {seen.plan.epoch}" if seen.plan is not None else "it finds none that holds"
         raise SwarmUnreachable(
@@ -303,7 +348,9 @@ def _self_check(envelope: bytes, key: SigningKey, prefix: str) -> Verified:
     return verdict
 
 
-async def _store(node: ClientNode, verified: Verified, envelope: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+async def _store(
+    node: ClientNode, verified: Verified, envelope: bytes, standing: Judged
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Store the envelope and the index entry; the subkeys offered, and those taken."""
     expiration = min(verified.valid_until, time.time() + MAX_VALIDITY)
     subkeys, key_id = plan_subkeys(verified.epoch), verified.key.key_id
@@ -312,10 +359,7 @@ async def _store(node: ClientNode, verified: Verified, envelope: bytes) -> tuple
         store_all(node, index_key(verified.prefix), [key_id], verified.key.raw, expiration),
     )
     if not taken:
-        raise SwarmUnreachable(
-            "no node of the swarm took the plan under any of its subkeys: none answers in time, or somebody has put a "
-            "value in the place of all subkeys; try again, with a longer --timeout"
-        )
+        raise SwarmUnreachable(_not_taken(verified, standing))
     return subkeys, tuple(taken)
 
 
@@ -325,5 +369,25 @@ async def _store_heartbeat(
     key = plans_key(verified.prefix, verified.key.key_id)
     taken = await store_all(node, key, heartbeat_subkeys(), heartbeat, fresh_until)
     if not taken:
-        raise SwarmUnreachable("no node of the swarm took the heartbeat; try again, with a longer --timeout")
+        raise SwarmUnreachable(
+            f"no node of the swarm took a heartbeat for epoch {verified.epoch}, so no move begins by it; try again,"
+            " with a longer --timeout"
+        )
     return tuple(taken)
+
+
+def _not_taken(verified: Verified, standing: Judged) -> str:
+    if standing.blocked_until is None:
+        return (
+            f"no node of the swarm took epoch {verified.epoch} in time; plan-swarm status shows whether it stands all"
+            " the same, and try again, with a longer --timeout"
+        )
+    blocked = (
+        f"somebody has put a plain value in the place of all plans of this key, until {at(standing.blocked_until)}"
+    )
+    if verified.plan is not None:
+        return f"{blocked}: until then, publish with another key (plan-swarm keygen) that the servers' agents trust"
+    return (
+        f"{blocked}: nothing can be revoked before; end plan-swarm publish --keep, and moves stop when the last "
+        "heartbeat has run out"
+    )

@@ -62,6 +62,10 @@ class Reason(str, Enum):
     OTHER_PLAN = "other_plan"
 
 
+OUTDATED = frozenset({Reason.STALE_EPOCH, Reason.OTHER_PLAN})
+"""What an operator's own later records cause: no fault of anyone's."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why an envelope does not count; `detail` is one line that is safe to show."""

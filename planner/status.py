@@ -39,8 +39,6 @@ class KeyStatus:
         the last valid plan that they had; ``"expired"``: the key's plans have run out; ``"none"``: nothing is there.
     trusted
         Whether it is one of the keys that were named as trusted.
-    problems
-        What was left out of the records, and what hides them.
     envelope
         The signed plan (or revoke) that holds, for the next look to keep; None where none does.
     """
@@ -48,7 +46,6 @@ class KeyStatus:
     key: PublicKey
     trusted: bool
     judged: Judged
-    problems: tuple[str, ...]
     verdict: str
     fresh: bool
     envelope: bytes | None = None
@@ -86,7 +83,7 @@ class KeyStatus:
                 for subkey, refusal in self.judged.refusals[:MAX_REFUSALS]
             ],
             "refused": len(self.judged.refusals),
-            "problems": list(self.problems),
+            "problems": list(self.judged.problems),
         }
 
 
@@ -230,15 +227,13 @@ def key_status(
     )
     if judged.plan is not None:
         verdict = "valid" if judged.plan.plan is not None else "revoked"
-    elif judged.hidden or judged.overwritten or any("plain value" in problem for problem in found.problems):
+    elif judged.hidden or judged.overwritten or judged.blocked_until is not None:
         verdict = "overwritten"
     elif any(refusal.reason is Reason.EXPIRED for _, refusal in judged.refusals):
         verdict = "expired"
     else:
         verdict = "none"
-    return KeyStatus(
-        key, trusted, judged, found.problems, verdict, fresh=judged.heartbeat is not None, envelope=envelope
-    )
+    return KeyStatus(key, trusted, judged, verdict, fresh=judged.heartbeat is not None, envelope=envelope)
 
 
 def refusals_by_name(refusals: Sequence[tuple[str, Refusal]]) -> Mapping[str, int]:

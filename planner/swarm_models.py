@@ -50,10 +50,18 @@ class ModelRow:
     note: str | None = None
 
 
+@dataclass(frozen=True)
+class Models:
+    """The models of a swarm by prefix, and what was left out of their list or hides it, one line each."""
+
+    rows: tuple[ModelRow, ...]
+    problems: tuple[str, ...] = ()
+
+
 def read_models(
     initial_peers: Sequence[str], timeout: float = 30.0, progress: Callable[[Gathered], None] | None = None
-) -> tuple[ModelRow, ...]:
-    """Read which models the swarm serves, sorted by prefix.
+) -> Models:
+    """Read which models the swarm serves.
 
     Parameters
     ----------
@@ -72,10 +80,10 @@ def read_models(
 
 async def _read_models(
     initial_peers: Sequence[str], timeout: float, progress: Callable[[Gathered], None] | None
-) -> tuple[ModelRow, ...]:
+) -> Models:
     async with client_node(initial_peers, timeout) as node:
         read_at = time.time()
-        announced = await announced_models(node, read_at)
+        announced, problems = await announced_models(node, read_at)
         # The freshest first: what is no longer refreshed is the likeliest to be gone.
         chosen: list[Model] = []
         for model in sorted(announced.values(), key=lambda model: (-model.expiration, model.prefix)):
@@ -87,7 +95,7 @@ async def _read_models(
     for model in announced.values():
         note = f"not read: the swarm announces more than {MAX_MODELS} models or {MAX_KEYS:,} blocks"
         rows.setdefault(model.prefix, ModelRow(model.prefix, model.num_blocks, model.repository, note=note))
-    return tuple(rows[prefix] for prefix in sorted(rows))
+    return Models(tuple(rows[prefix] for prefix in sorted(rows)), problems)
 
 
 def models_in(gathered: Gathered, read_at: float) -> dict[str, Model]:
@@ -132,15 +140,17 @@ def raw_records(gathered: Gathered, prefix: str, num_blocks: int) -> list[dict[s
 
 async def announced_models(
     node: ClientNode, read_at: float, progress: Callable[[Gathered], None] | None = None
-) -> dict[str, Model]:
-    """Ask which models are announced, by prefix.
+) -> tuple[dict[str, Model], tuple[str, ...]]:
+    """Ask which models are announced, by prefix; and what was left out of them or hides them, one line each.
 
     Raises
     ------
     SwarmUnreachable
         If no node answers.
     """
-    return models_in(await gather_answered(node, [MODELS_KEY], progress), read_at)
+    gathered = await gather_answered(node, [MODELS_KEY], progress)
+    problems = [f"{MODELS_KEY}: {problem}" for problem in gathered.problems(MODELS_KEY)]
+    return models_in(gathered, read_at), tuple(problems)
 
 
 async def gather_answered(

@@ -30,7 +30,7 @@ def models(
         import json
 
         from cli import words
-        from cli.live import progress, swarm, tell
+        from cli.live import progress, say, swarm, tell
         from cli.output import lines_text, write_stdout
         from planner.errors import PartialReading
 
@@ -38,12 +38,15 @@ def models(
         with swarm(given, timeout) as way, progress(quiet, timeout):
             from planner.swarm_models import read_models
 
-            rows = read_models(way.peers, timeout)
+            found = read_models(way.peers, timeout)
+        rows = found.rows
         if as_json:
             write_stdout(json.dumps([vars(row) for row in rows], indent=2) + "\n")
         else:
             write_stdout(lines_text(lambda look: _table(rows, look)))
         tell(words.count(len(rows), "model"), given, quiet)
+        for problem in found.problems:
+            say(f"warning: {problem}")
         partial = [row.prefix for row in rows if row.partial]
         if partial:
             raise PartialReading(f"keys of {', '.join(partial[:5])} are likely to be missing; try a longer --timeout")

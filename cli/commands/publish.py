@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cli.live import Way
+    from planner.envelope import Verified
     from planner.keys import SigningKey
     from planner.published import PublishedPlan
     from planner.publishing import Compared, Published
@@ -80,7 +81,7 @@ def publish(
         if lease is not None and not 0 < lease <= MAX_LEASE:
             raise PolicyInvalid(f"--lease must be above 0 and at most {MAX_LEASE:g} seconds, not {lease:g}")
         if envelope is not None:
-            check_output(envelope, str(plan), "--envelope")
+            check_output(envelope, [plan, key, passphrase_file], "--envelope")
         wanted, signer = load_plan(plan), signing_key(key, passphrase_file)
         write_stdout(_plan_text(wanted))
         given, forced = initial_peers or (), [Override(one.value) for one in force or ()]
@@ -104,10 +105,10 @@ def publish(
                     forced=forced,
                     timeout=timeout,
                     progress=report,
+                    storing=lambda verified, sealed: _storing(way, verified, sealed, envelope),
                 )
-            if envelope is not None:
-                _write_envelope(envelope, done.envelope)
             write_stdout(published_text(done))
+            way.ending.let_go()
             if keep:
                 _keep(done, signer, way, timeout)
         return ExitCode.SUCCESS
@@ -115,19 +116,28 @@ def publish(
     return act
 
 
-def _write_envelope(path: Path, envelope: bytes) -> None:
-    from cli.interrupt import shielded
+def _storing(way: Way, verified: Verified, sealed: bytes, file: Path | None) -> None:
+    """Write the signed plan to its file, then let no signal come between storing it and saying so."""
     from planner.canonical import write_whole
 
-    with shielded():
-        write_whole(path, envelope)
+    hold(way, verified)
+    if file is not None:
+        write_whole(file, sealed)
+
+
+def hold(way: Way, verified: Verified) -> None:
+    """From now on the command ends only when it has said what the swarm has taken, or when it is told to twice."""
+    way.ending.hold(
+        f"epoch {verified.epoch} is being stored, and this ends when it is known what came of it; Ctrl-C again leaves"
+        " at once: plan-swarm status then shows what stands, and plan-swarm revoke takes it back"
+    )
 
 
 def _plan_text(plan: PublishedPlan) -> str:
     from cli import words
     from cli.output import lines_text
     from cli.servers import moving
-    from cli.when import at
+    from planner.when import at
 
     moves = f"moves {words.count(len(plan.moves), 'server')}" if plan.moves else "moves nobody"
     rise = f"the bottleneck goes from {words.rps(plan.before.min_throughput)} to"
@@ -154,7 +164,8 @@ def _compared(compared: Compared) -> list[str]:
 
 def published_text(done: Published) -> str:
     """What was published and what another node has seen of it."""
-    from cli.when import at
+    from planner.text import some
+    from planner.when import at
 
     verified, seen = done.verified, done.seen
     lines = _compared(done.compared) if done.compared is not None else []
@@ -168,31 +179,43 @@ def published_text(done: Published) -> str:
         + (f"; moves may begin until {at(done.fresh_until)}." if done.fresh_until is not None else ".")
     )
     if seen.overwritten:
-        lines.append(f"warning: somebody overwrites your records: {', '.join(seen.overwritten[:5])}")
+        lines.append(f"warning: somebody overwrites your records: {some(seen.overwritten)}")
+    lines += [f"warning: {problem}" for problem in seen.problems]
     return _text(lines)
 
 
 def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:
+    import time
+
     from cli.live import say
-    from cli.when import at
+    from planner.envelope import HEARTBEAT_SECONDS
     from planner.errors import SwarmUnreachable
     from planner.publishing import KEEP_INTERVAL, Beat
     from planner.publishing import keep as beat
+    from planner.when import at
 
     say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
-    while True:
-        way.pause(KEEP_INTERVAL)
-        try:
-            sent = beat(done, key, way.peers, timeout=timeout)
-        except SwarmUnreachable as error:
-            say(f"no heartbeat was sent: {error}; trying again in {KEEP_INTERVAL:g} s")
-            continue
-        if sent is None:
-            say("the plan has expired, so there is nothing more to keep")
-            return
-        if not isinstance(sent, Beat):
-            say(f"epoch {sent.epoch} of the same key has taken the plan's place, so there is nothing more to keep")
-            return
-        if sent.restored:
-            say("warning: somebody has overwritten the plan; it was stored again under new subkeys")
-        say(f"heartbeat sent: moves may begin until {at(sent.fresh_until)}")
+    fresh_until = done.fresh_until or 0.0
+    try:
+        while True:
+            way.pause(KEEP_INTERVAL)
+            # A signal may come when the next one is on its way, so this is the latest that it may bring.
+            fresh_until = time.time() + HEARTBEAT_SECONDS
+            try:
+                sent = beat(done, key, way.peers, timeout=timeout)
+            except SwarmUnreachable as error:
+                say(f"no heartbeat was sent: {error}; trying again in {KEEP_INTERVAL:g} s")
+                continue
+            if sent is None:
+                say("the plan has expired, so there is nothing more to keep")
+                return
+            if not isinstance(sent, Beat):
+                say(f"epoch {sent.epoch} of the same key has taken the plan's place, so there is nothing more to keep")
+                return
+            if sent.restored:
+                say("warning: somebody has overwritten the plan; it was stored again under new subkeys")
+            fresh_until = sent.fresh_until
+            say(f"heartbeat sent: moves may begin until {at(fresh_until)}")
+    except (KeyboardInterrupt, SystemExit):
+        say(f"no more heartbeats: moves may begin until {at(fresh_until)}, or until plan-swarm revoke stops them")
+        raise

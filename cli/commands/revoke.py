@@ -17,7 +17,7 @@ def revoke(
     """Take back the plan that a key has published: no further move begins, what has moved stays."""
 
     def act() -> ExitCode:
-        from cli.commands.publish import published_text
+        from cli.commands.publish import hold, published_text
         from cli.live import check_installed, progress, swarm
         from cli.output import write_stdout
 
@@ -25,11 +25,15 @@ def revoke(
         from cli.keyfiles import signing_key
 
         signer = signing_key(key, passphrase_file)
-        with swarm(initial_peers or (), timeout) as way, progress(quiet, timeout):
+        with swarm(initial_peers or (), timeout) as way:
             from planner.publishing import revoke as take_back
 
-            done = take_back(prefix, signer, way.peers, timeout=timeout)
-        write_stdout(published_text(done))
+            with progress(quiet, timeout):
+                done = take_back(
+                    prefix, signer, way.peers, timeout=timeout, storing=lambda verified, _: hold(way, verified)
+                )
+            write_stdout(published_text(done))
+            way.ending.let_go()
         return ExitCode.SUCCESS
 
     return act

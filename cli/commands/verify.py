@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,12 @@ from cli.options import DEFAULT_TIMEOUT, Action, InitialPeers, Quiet, Timeout, T
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.text import Text
+
+    from cli.look import Look
     from planner.envelope import Verified
     from planner.keys import PublicKey
+    from planner.plan_records import Judged
 
 SHOWN = 20
 MAX_FILE = 2**20
@@ -48,6 +53,12 @@ def verify(
         from cli.live import check_installed
         from planner.errors import PolicyInvalid
 
+        if last_payload is not None and last_epoch is None:
+            raise PolicyInvalid("--last-payload goes with --last-epoch: it is the payload of that epoch")
+        if last_epoch is not None and last_epoch < 1:
+            raise PolicyInvalid(f"--last-epoch must be at least 1, not {last_epoch}")
+        if last_payload is not None and re.fullmatch("[0-9a-f]{64}", last_payload) is None:
+            raise PolicyInvalid("--last-payload is no payload's hash: 64 hexadecimal digits, as verify prints them")
         check_installed("cryptography", "msgpack")
         trusted = public_keys(trust or ())
         if file is not None:
@@ -96,40 +107,47 @@ def _verify_file(
 
 def _verify_swarm(prefix: str, trusted: Sequence[PublicKey], given: Sequence[str], timeout: float, quiet: bool) -> None:
     from cli.live import progress, swarm
-    from cli.output import write_stdout
+    from cli.output import lines_text, write_stdout
     from planner.errors import EnvelopeRefused
 
-    valid = False
-    for key in trusted:
-        with swarm(given, timeout) as way, progress(quiet, timeout):
-            from planner.publishing import read_back
+    with swarm(given, timeout) as way, progress(quiet, timeout):
+        from planner.publishing import read_back
 
-            seen = read_back(prefix, key, way.peers, timeout=timeout)
-        lines = [f"{key.text()}:"]
-        if seen.plan is not None:
-            valid = True
-            lines.append(f"  {_words(seen.plan)}, under {len(seen.intact)} subkeys")
-        lines += [f"  {_subkey(subkey)} is refused: {refusal}" for subkey, refusal in seen.refusals[:SHOWN]]
-        if len(seen.refusals) > SHOWN:
-            lines.append(f"  ... and {len(seen.refusals) - SHOWN:,} more are refused")
-        if seen.overwritten or seen.hidden:
-            lines.append("  warning: somebody overwrites its records")
-        if seen.plan is None and not seen.refusals:
-            lines.append("  nothing is published under it")
-        write_stdout("\n".join(lines) + "\n")
-    if not valid:
+        found = read_back(prefix, trusted, way.peers, timeout=timeout)
+    write_stdout(lines_text(lambda look: [line for seen in found for line in _found(seen, look)]))
+    if all(seen.plan is None for seen in found):
         raise EnvelopeRefused("no plan of a trusted key holds")
 
 
-def _subkey(subkey: str) -> str:
-    from planner.text import escape
+def _found(seen: Judged, look: Look) -> list[Text]:
+    """What stands under one key, line by line."""
+    from planner.sealing import OUTDATED
+    from planner.text import some
 
-    return escape(subkey, 60)
+    said: list[str] = []
+    if seen.plan is not None:
+        said.append(f"{_words(seen.plan)}, under {len(seen.intact)} subkeys")
+    refused = [one for one in seen.refusals if one[1].reason not in OUTDATED]
+    said += [f"{look.safe(subkey, 60)} is refused: {refusal}" for subkey, refusal in refused[:SHOWN]]
+    if len(refused) > SHOWN:
+        said.append(f"... and {len(refused) - SHOWN:,} more are refused")
+    if outdated := len(seen.refusals) - len(refused):
+        said.append(f"{outdated:,} of its records are outdated by later ones")
+    if seen.overwritten or seen.hidden:
+        which = f" ({some(seen.overwritten)})" if seen.overwritten else ""
+        said.append(f"warning: somebody overwrites its records{which}")
+    said += [f"warning: {problem}" for problem in seen.problems]
+    if not said:
+        said.append("nothing is published under it")
+    lines = look.wrap(f"{seen.key.text()}:", style="bold")
+    for text in said:
+        lines += look.wrap(look.safe(text, 1000), first="  ", later="    ")
+    return lines
 
 
 def _words(plan: Verified) -> str:
-    from cli.when import at
     from planner.text import escape
+    from planner.when import at
 
     what = f"plan {plan.plan_id} for" if plan.plan is not None else "revoke of any plan for"
     return (

@@ -138,7 +138,7 @@ def test_version() -> None:
         (["--dump", REAL, "--out", "no/such/folder/plan.json"], 7, "there is no folder no/such/folder"),
         (["--dump", REAL, "--out", str(ROOT)], 7, "is a directory"),
         (["--dump", REAL, "--out", "/dev/null"], 7, "not a plain file"),
-        (["--dump", REAL, "--out", REAL], 2, "would overwrite the dump"),
+        (["--dump", REAL, "--out", REAL], 2, "would overwrite a file that is read"),
         (["--dump", REAL, "--out", "-"], 2, "--json"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import secrets
 import signal
 import stat
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,17 @@ import msgpack
 import psutil
 import pytest
 
+from cli.interrupt import Ending
 from cli.live import Way
 from planner.envelope import HEARTBEAT_SECONDS, check_plan, seal_heartbeat, seal_plan, seal_revoke
 from planner.keys import SigningKey, generate, save_key
+from planner.plan_records import plans_key
+from planner.publishing import publish
 from planner.reading import load_state
 from planner.sealing import Kind, _pack, _signed
 from tests.cli.process import LAUNCH, ROOT, closed_pipe, run
 from tests.planner.live.publish import fill, fresh_prefix, overwrite, planned, standing
-from tests.planner.live.swarm import FakeServer, Swarm, daemons, model, peer_id
+from tests.planner.live.swarm import FakeServer, Raw, Swarm, daemons, model, peer_id
 
 pytestmark = pytest.mark.filterwarnings("ignore:path is deprecated:DeprecationWarning")
 
@@ -85,8 +89,8 @@ class Case:
         assert done.returncode == 0, done.stderr
         return str(path)
 
-    def publish(self, plan: str, *more: str) -> subprocess.CompletedProcess[str]:
-        return self("publish", plan, "--key", self.key_file, "--yes", *more)
+    def publish(self, plan: str, *more: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return self("publish", plan, "--key", self.key_file, "--yes", *more, **options)
 
     def status(self, *more: str) -> dict:
         done = self("status", "--prefix", self.prefix, "--trust", self.trust, "--json", *more)
@@ -269,7 +273,7 @@ def test_publish_status_verify_revoke_status(case: Case) -> None:
 
     verified = case("verify", "--prefix", case.prefix, "--trust", case.trust)
     assert verified.returncode == 0
-    assert f"epoch {plan['epoch']}" in verified.stdout
+    assert f"epoch {plan['epoch']}" in " ".join(verified.stdout.split())
 
     back = case("revoke", "--prefix", case.prefix, "--key", case.key_file)
     assert back.returncode == 0
@@ -285,6 +289,75 @@ def test_an_envelope_in_a_file(case: Case) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("valid: plan ")
     assert "whether to trust its key is yours to say" in run("verify", str(path)).stdout
+
+
+def limited(size: int) -> Callable[[], None]:
+    """Let files grow to so many bytes, which is as good as a full disk."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_where_the_envelope_cannot_be_written_nothing_is_published(case: Case) -> None:
+    plan, path = case.plan(), case.folder / "plan.signed"
+    done = case.publish(plan, "--envelope", str(path), preexec_fn=limited(100))
+    assert done.returncode == 7
+    assert re.fullmatch(r"plan-swarm: cannot write .*plan\.signed: File too large\n", done.stderr)
+    assert standing(case.swarm, case.prefix, case.key_id) == {}
+    assert not path.exists()
+
+
+def test_the_envelope_overwrites_nothing_that_is_read(case: Case) -> None:
+    plan, secret = Path(case.plan()), case.folder / "secret"
+    secret.write_text("open sesame")
+    os.chmod(secret, 0o600)
+    for file in (plan, Path(case.key_file), secret):
+        before = file.read_bytes()
+        done = case.publish(str(plan), "--passphrase-file", str(secret), "--envelope", str(file))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "would overwrite a file that is read" in done.stderr
+        assert file.read_bytes() == before
+
+
+def test_a_plain_value_that_blocks_a_key_is_named_by_every_command(case: Case) -> None:
+    plan = case.plan()
+    case.swarm.fill([Raw(plans_key(case.prefix, case.key_id), None, "mine", 100_000.0)])
+    for done in (case.publish(plan), case("revoke", "--prefix", case.prefix, "--key", case.key_file)):
+        assert done.returncode == 8
+        assert "somebody has put a plain value in the place of all plans of this key, until 20" in done.stderr
+    done = case("verify", "--prefix", case.prefix, "--trust", case.trust)
+    assert done.returncode == 13
+    assert "warning: a plain value stands where a dictionary belongs, until 20" in " ".join(done.stdout.split())
+    (row,) = case.status()["plans"]
+    assert row["verdict"] == "overwritten"
+
+
+def test_verify_looks_at_all_keys_at_once_and_tells_refused_from_outdated(case: Case) -> None:
+    plan, key = planned(case.swarm, case.prefix), generate()
+    for _ in range(3):
+        publish(plan, case.key, case.swarm.peers)
+    overwrite(case.swarm, case.prefix, case.key_id, [f"epoch-{number}" for number in range(1, 8)])
+    done = case("verify", "--prefix", case.prefix, "--trust", case.trust, "--trust", key.public.text())
+    assert done.returncode == 0
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    text = " ".join(done.stdout.split())
+    assert "epoch-7 is refused: foreign_key" in text
+    assert "stale_epoch" not in text
+    assert re.search(r" 1\d of its records are outdated by later ones", text)
+    assert "warning: somebody overwrites its records (epoch-7, epoch-6, epoch-5, epoch-4, epoch-3 and 2 more)" in text
+    assert text.endswith(f"{key.public.text()}: nothing is published under it")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--last-payload", "0" * 64], "--last-payload goes with --last-epoch"),
+        (["--last-epoch", "0"], "--last-epoch must be at least 1, not 0"),
+        (["--last-epoch", "5", "--last-payload", "x"], "64 hexadecimal digits"),
+    ],
+)
+def test_verify_takes_no_half_of_what_was_seen_last(arguments: list[str], named: str) -> None:
+    done = run("verify", "plan.signed", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert named in done.stderr
 
 
 def test_nobody_to_ask_is_a_usage_error_and_a_no_publishes_nothing(case: Case) -> None:
@@ -383,10 +456,13 @@ def test_every_hostile_envelope_is_refused_by_name(case: Case) -> None:
 
 
 @contextmanager
-def begun(case: Case, *arguments: str, until: str, stream: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of the command that has written `until`; it is killed where it does not end by itself."""
+def begun(
+    case: Case, *arguments: str, until: str, stream: str, launch: str = LAUNCH
+) -> Iterator[subprocess.Popen[str]]:
+    """A group of the command's processes that has written `until`; it is killed where it does not end by itself."""
     with subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, *arguments],
+        [sys.executable, "-c", launch, *arguments],
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -404,12 +480,13 @@ def test_a_signal_that_comes_just_before_a_long_sleep_ends_the_command(monkeypat
     slept: list[float] = []
     monkeypatch.setattr("cli.live.time.sleep", slept.append)
 
-    def leave_if_told() -> None:
-        if len(slept) == 3:  # the signal came while it went to sleep for the third time
-            raise SystemExit(143)
+    class Told(Ending):
+        def leave_if_told(self) -> None:
+            if len(slept) == 3:  # the signal came while it went to sleep for the third time
+                raise SystemExit(143)
 
     with pytest.raises(SystemExit):
-        Way((), leave_if_told).pause(60.0)
+        Way((), Told()).pause(60.0)
     assert slept == [0.5] * 3
 
 
@@ -430,7 +507,52 @@ def test_nothing_stays_after_a_signal_while_keeping(case: Case, number: int, cod
     with begun(case, *arguments, until="keeping it fresh", stream="stderr") as process:
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (code, "")
+    assert process.returncode == code
+    assert re.fullmatch(r"no more heartbeats: moves may begin until 20.* UTC, or until plan-swarm revoke .*\n", err)
+
+
+SLOW_STORE = """
+import asyncio, sys
+import planner.publishing
+store_all = planner.publishing.store_all
+async def slow(*arguments):
+    print("storing", file=sys.stderr, flush=True)
+    await asyncio.sleep(1.0)
+    return await store_all(*arguments)
+planner.publishing.store_all = slow
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code"), [("publish", signal.SIGINT, 130), ("revoke", signal.SIGTERM, 143)]
+)
+def test_a_signal_to_all_while_storing_waits_until_it_is_said_what_stands(
+    case: Case, command: str, number: int, code: int
+) -> None:
+    how = [case.plan(), "--yes"] if command == "publish" else ["--prefix", case.prefix]
+    with begun(
+        case, command, *how, "--key", case.key_file, until="storing", stream="stderr", launch=SLOW_STORE + LAUNCH
+    ) as process:
+        os.killpg(process.pid, number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    text = " ".join(out.split())
+    (epoch,) = re.findall(r"Published the \w+ as epoch (\d+), ", text)
+    assert "Another node sees it under 5, " in text
+    assert f"epoch {epoch} is being stored, and this ends when it is known what came of it" in err
+    assert f"epoch-{epoch}" in standing(case.swarm, case.prefix, case.key_id)
+
+
+def test_a_second_signal_while_storing_leaves_at_once(case: Case) -> None:
+    arguments = ("publish", case.plan(), "--key", case.key_file, "--yes")
+    with begun(case, *arguments, until="storing", stream="stderr", launch=SLOW_STORE + LAUNCH) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert any("plan-swarm revoke takes it back" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Published" not in out
 
 
 BEATING = "import planner.publishing\nplanner.publishing.KEEP_INTERVAL = 0.2\n"

@@ -129,5 +129,8 @@ def test_the_newest_record_counts_whatever_the_order():
             gathered.add(answer, 0.0)
         assert gathered.records("a") == {"x": ("newest", 7.0), "y": (1, 9.0)}
         assert gathered.problems("a")[0] == "dropped odd (2)"
-        assert "plain value where a dictionary belongs" in gathered.problems("a")[1]
+        assert (
+            "a plain value stands where a dictionary belongs, until 1970-01-01 00:00:09 UTC"
+            in gathered.problems("a")[1]
+        )
     assert Gathered(["a"]).records("a") == {}

@@ -326,7 +326,7 @@ def test_bytes_that_are_no_msgpack_do_not_hang_the_reader(swarm, packed):
     swarm.plant([Raw(f"{prefix}.2", None, packed=packed, lifetime=400)])
     reading = read_live(prefix, swarm.peers, timeout=10)
     assert [server.peer_id for server in reading.state().servers] == ["honest"]
-    assert "plain value where a dictionary belongs" in reading.warnings[0]
+    assert "plain value stands where a dictionary belongs" in reading.warnings[0]
 
 
 def test_a_dictionary_replaced_by_a_plain_value(swarm):
@@ -335,7 +335,7 @@ def test_a_dictionary_replaced_by_a_plain_value(swarm):
     reading = read_live("plain-hf", swarm.peers)
     assert [(server.peer_id, server.span) for server in reading.state().servers] == [("honest", Span(0, 3))]
     (warning,) = reading.warnings
-    assert warning.startswith("plain-hf.0: it holds a plain value where a dictionary belongs")
+    assert warning.startswith("plain-hf.0: a plain value stands where a dictionary belongs")
     assert reading.silent == ()
 
 
@@ -409,7 +409,7 @@ def test_hostile_agents_records_are_dropped_with_a_line_each_and_the_rest_is_rea
     swarm.fill([Raw(key, None, "mine", lifetime=2e9)])
     reading = read_live(prefix, swarm.peers)
     assert [server.peer_id for server in reading.state().servers] == ["honest"]
-    assert "plain value where a dictionary belongs" in reading.warnings[0]
+    assert "plain value stands where a dictionary belongs" in reading.warnings[0]
 
 
 def test_a_strangers_later_records_under_someone_elses_peer_id(swarm):

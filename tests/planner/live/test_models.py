@@ -5,8 +5,9 @@ import time
 import pytest
 
 from planner import swarm_models
-from planner.errors import SwarmUnreachable
-from planner.swarm_models import ModelRow, read_models
+from planner.errors import NothingToPlan, SwarmUnreachable
+from planner.live import read_live
+from planner.swarm_models import ModelRow, Models, read_models
 from tests.planner.live.swarm import FakeServer, Raw, model
 
 
@@ -32,14 +33,14 @@ ROWS = {
 
 def test_models_and_how_they_are_held(small_swarm):
     fill(small_swarm)
-    full, gone, half = read_models(small_swarm.peers)
+    full, gone, half = read_models(small_swarm.peers).rows
     assert (full, half) == (ROWS["full-hf"], ROWS["half-hf"])
     assert (gone.prefix, gone.servers, gone.bottleneck, gone.holes) == ("gone-hf", 0, None, 3)
     assert gone.note.startswith("no server of 'gone-hf'")
 
 
 def test_a_swarm_without_models(small_swarm):
-    assert read_models(small_swarm.peers) == ()
+    assert read_models(small_swarm.peers) == Models(())
 
 
 def test_hostile_announcements(small_swarm, monkeypatch):
@@ -59,7 +60,7 @@ def test_hostile_announcements(small_swarm, monkeypatch):
     small_swarm.fill([model("forever-hf", 4, lifetime=1e9), Raw("_petals.models", 5, {"num_blocks": 4})])
     small_swarm.fill([model("repository-hf", 2, ["x"]), *FakeServer("a", 0, 2, 1.0).records("repository-hf")])
     small_swarm.fill([Raw("full-hf.1", "evil", "x"), Raw("full-hf.2", None, 5, lifetime=900)])
-    rows = {row.prefix: row for row in read_models(small_swarm.peers)}
+    rows = {row.prefix: row for row in read_models(small_swarm.peers).rows}
     assert set(rows) == {"full-hf", "half-hf", "gone-hf", "repository-hf"}
     assert rows["full-hf"] == ROWS["full-hf"]
     assert rows["repository-hf"] == ModelRow("repository-hf", 2, None, 1, 1.0, 0)
@@ -69,7 +70,7 @@ def test_more_models_than_are_read(small_swarm, monkeypatch):
     fill(small_swarm)
     small_swarm.fill(model(f"flood{index}-hf", 100, lifetime=200) for index in range(30))
     monkeypatch.setattr(swarm_models, "MAX_KEYS", 213)
-    rows = {row.prefix: row for row in read_models(small_swarm.peers)}
+    rows = {row.prefix: row for row in read_models(small_swarm.peers).rows}
     assert len(rows) == 33
     assert [row.prefix for row in rows.values()] == sorted(rows)
     assert rows["full-hf"].servers == 2
@@ -80,10 +81,21 @@ def test_models_for_which_no_time_is_left_are_partial(small_swarm):
     fill(small_swarm)
     small_swarm.fill(model(f"flood{index}-hf", 1000, lifetime=400) for index in range(5))
     begun = time.monotonic()
-    rows = {row.prefix: row for row in read_models(small_swarm.peers, timeout=4)}
+    rows = {row.prefix: row for row in read_models(small_swarm.peers, timeout=4).rows}
     assert time.monotonic() - begun < 6
     assert rows["flood4-hf"].partial
     assert rows["full-hf"].note.startswith("not read")
+
+
+def test_a_plain_value_in_the_place_of_all_models_is_named(small_swarm):
+    fill(small_swarm)
+    small_swarm.fill([Raw("_petals.models", None, "mine", lifetime=900)])
+    found = read_models(small_swarm.peers)
+    assert found.rows == ()
+    assert found.problems[0].startswith("_petals.models: a plain value stands where a dictionary belongs, until ")
+    with pytest.raises(NothingToPlan, match="a plain value stands"):
+        read_live("full-hf", small_swarm.peers)
+    assert len(read_live("full-hf", small_swarm.peers, num_blocks=4).state().servers) == 2
 
 
 def test_an_unreachable_swarm():

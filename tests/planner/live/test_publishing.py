@@ -10,7 +10,7 @@ import pytest
 
 from planner import publishing
 from planner.drift import Override
-from planner.envelope import Reason, Verified, check_plan, open_envelope, seal_plan, seal_revoke
+from planner.envelope import MAX_VALIDITY, Reason, Verified, check_plan, open_envelope, seal_plan, seal_revoke
 from planner.errors import Drifted, EnvelopeRefused, InputInvalid, PartialReading, SwarmUnreachable
 from planner.keys import generate
 from planner.live import Reading
@@ -29,6 +29,11 @@ def prefix(swarm):
     name = fresh_prefix()
     fill(swarm, name)
     return name
+
+
+def look_back(swarm, prefix, key):
+    (seen,) = read_back(prefix, [key.public], swarm.peers)
+    return seen
 
 
 def found_by(swarm, prefix, key):
@@ -64,7 +69,7 @@ def test_every_publishing_takes_new_subkeys_and_a_higher_epoch(swarm, prefix):
     first, second = publish(plan, key, swarm.peers), publish(plan, key, swarm.peers)
     assert set(first.subkeys).isdisjoint(second.subkeys)
     assert second.verified.epoch > first.verified.epoch
-    assert read_back(prefix, key.public, swarm.peers).plan == second.verified
+    assert look_back(swarm, prefix, key).plan == second.verified
 
 
 def test_the_epoch_goes_on_from_one_of_a_clock_that_was_ahead(swarm, prefix):
@@ -84,7 +89,7 @@ def test_a_revoke_takes_the_place_of_the_plan_and_a_replay_changes_nothing(swarm
     assert back.verified.epoch > done.verified.epoch
     assert back.fresh_until is None
     swarm.fill([Raw(plans_key(prefix, key.public.key_id), "replayed", done.envelope, 100_000.0)])
-    seen = read_back(prefix, key.public, swarm.peers)
+    seen = look_back(swarm, prefix, key)
     assert seen.plan == back.verified
     assert dict(seen.refusals)["replayed"].reason is Reason.STALE_EPOCH
 
@@ -95,7 +100,7 @@ def test_a_plan_replayed_over_all_of_its_revoke_counts_for_who_has_not_seen_it_w
     back = revoke(prefix, key, swarm.peers)
     replay = [Raw(plans_key(prefix, key.public.key_id), subkey, done.envelope, 100_000.0) for subkey in back.subkeys]
     swarm.fill(replay)
-    seen = read_back(prefix, key.public, swarm.peers)
+    seen = look_back(swarm, prefix, key)
     # Nothing in the DHT tells of the revoke any more, but that its subkey holds something else...
     assert seen.plan == done.verified
     assert seen.overwritten == (f"epoch-{back.verified.epoch}",)
@@ -108,7 +113,7 @@ def test_a_plan_replayed_over_all_of_its_revoke_counts_for_who_has_not_seen_it_w
     # Revoking again mends it.
     again = revoke(prefix, key, swarm.peers)
     assert again.verified.epoch > back.verified.epoch
-    assert read_back(prefix, key.public, swarm.peers).plan == again.verified
+    assert look_back(swarm, prefix, key).plan == again.verified
 
 
 def test_hostile_envelopes_beside_the_plan_are_refused_by_name_and_hide_nothing(swarm, prefix):
@@ -141,7 +146,7 @@ def test_hostile_envelopes_beside_the_plan_are_refused_by_name_and_hide_nothing(
     }
     key_of_plans = plans_key(prefix, key.public.key_id)
     swarm.fill(Raw(key_of_plans, subkey, value) for subkey, (value, _) in hostile.items())
-    seen = read_back(prefix, key.public, swarm.peers)
+    seen = look_back(swarm, prefix, key)
     assert (seen.plan, set(seen.intact), seen.overwritten) == (done.verified, set(done.subkeys), ())
     assert seen.heartbeat.fresh_until == done.fresh_until
     assert {subkey: refusal.reason for subkey, refusal in seen.refusals} == {
@@ -153,7 +158,7 @@ def test_a_strangers_later_record_on_one_subkey_hides_nothing(swarm, prefix):
     key = generate()
     done = publish(planned(swarm, prefix), key, swarm.peers)
     overwrite(swarm, prefix, key.public.key_id, [done.subkeys[0]])
-    seen = read_back(prefix, key.public, swarm.peers)
+    seen = look_back(swarm, prefix, key)
     assert seen.plan == done.verified
     assert seen.overwritten == (done.subkeys[0],)
     assert dict(seen.refusals)[done.subkeys[0]].reason is Reason.FOREIGN_KEY
@@ -163,14 +168,14 @@ def test_a_strangers_later_records_on_all_subkeys_hide_the_plan_until_it_is_stor
     key = generate()
     done = publish(planned(swarm, prefix), key, swarm.peers)
     overwrite(swarm, prefix, key.public.key_id, standing(swarm, prefix, key.public.key_id))
-    seen = read_back(prefix, key.public, swarm.peers)
+    seen = look_back(swarm, prefix, key)
     assert seen.plan is None
     assert seen.hidden
     assert set(seen.overwritten) == {done.subkeys[0], "heartbeat"}
     sent = keep(done, key, swarm.peers)
     assert isinstance(sent, Beat)
     assert sent.restored
-    again = read_back(prefix, key.public, swarm.peers)
+    again = look_back(swarm, prefix, key)
     assert again.plan == done.verified
     assert again.heartbeat.fresh_until == pytest.approx(sent.fresh_until)
 
@@ -239,13 +244,6 @@ def test_what_no_reader_would_take_is_not_published(swarm, prefix):
     assert standing(swarm, prefix, key.public.key_id) == {}
 
 
-def test_a_plain_value_in_the_place_of_all_subkeys_is_said(swarm, prefix):
-    key, plan = generate(), planned(swarm, prefix)
-    swarm.fill([Raw(plans_key(prefix, key.public.key_id), None, "mine", 100_000.0)])
-    with pytest.raises(SwarmUnreachable, match="in the place of all subkeys"):
-        publish(plan, key, swarm.peers)
-
-
 def test_the_index_is_a_hint(swarm, prefix):
     key, other = generate(), generate()
     publish(planned(swarm, prefix), key, swarm.peers)
@@ -264,8 +262,8 @@ def test_the_index_is_a_hint(swarm, prefix):
     index = run(look())
     assert (index.keys, index.ignored, index.problems) == ((key.public,), 3, ())
     swarm.fill([Raw(index_key(prefix), None, "mine", 100_000.0)])
-    assert "plain value where a dictionary belongs" in run(look()).problems[0]
-    assert any("the index of keys: it holds a plain value" in note for note in swarm_status(prefix, swarm.peers).notes)
+    assert "plain value stands where a dictionary belongs" in run(look()).problems[0]
+    assert any("the index of keys: a plain value stands" in note for note in swarm_status(prefix, swarm.peers).notes)
 
 
 def test_no_swarm_no_plan():
@@ -287,6 +285,54 @@ def test_copies_of_one_envelope_are_looked_at_once_and_junk_is_refused_by_name()
     assert seen.last_epoch == 5
     assert {refusal.reason for _, refusal in seen.refusals} == {Reason.PAYLOAD_MALFORMED, Reason.MALFORMED}
     assert seen.overwritten == ("epoch-7",)
+
+
+def test_what_is_overwritten_is_named_the_newest_first():
+    names = ["epoch-9", "epoch-10", "random", "epoch-0", "heartbeat"]
+    seen = judge(Found("id", dict.fromkeys(names, (None, 0.0))), generate().public, "m", 0.0)
+    assert seen.overwritten == ("heartbeat", "epoch-10", "epoch-9", "epoch-0")
+
+
+def test_a_plain_value_in_the_place_of_all_plans_is_named_with_its_end_and_the_cure(swarm, prefix):
+    key, plan, ends = generate(), planned(swarm, prefix), time.time() + 100_000
+    swarm.fill([Raw(plans_key(prefix, key.public.key_id), None, "mine", 100_000.0)])
+    named = "a plain value in the place of all plans of this key, until 20[0-9-]+ [0-9:]+ UTC"
+    with pytest.raises(SwarmUnreachable, match=rf"{named}: until then, publish with another key"):
+        publish(plan, key, swarm.peers)
+    with pytest.raises(SwarmUnreachable, match=rf"{named}: nothing can be revoked before"):
+        revoke(prefix, key, swarm.peers)
+    seen = look_back(swarm, prefix, key)
+    assert seen.blocked_until == pytest.approx(ends, abs=60)
+    assert "a plain value stands where a dictionary belongs" in seen.problems[0]
+    (row,) = swarm_status(prefix, swarm.peers, [key.public]).keys
+    assert (row.verdict, row.overwritten) == ("overwritten", True)
+    assert publish(plan, generate(), swarm.peers).taken
+
+
+def test_what_no_reader_would_take_is_refused_before_the_swarm_is_asked(swarm, prefix):
+    plan = planned(swarm, prefix)
+    for change in ({"valid_until": plan.created_at + MAX_VALIDITY + 60}, {"created_at": plan.created_at + 3000}):
+        with pytest.raises(EnvelopeRefused):
+            publish(replace(plan, **change), generate(), [])
+
+
+def test_what_is_about_to_be_stored_is_told_and_may_still_be_stopped(swarm, prefix):
+    key, plan, told = generate(), planned(swarm, prefix), []
+
+    def stop(verified, envelope):
+        told.append((verified, envelope))
+        raise OSError("no room")
+
+    for put in (
+        lambda: publish(plan, key, swarm.peers, storing=stop),
+        lambda: revoke(prefix, key, swarm.peers, storing=stop),
+    ):
+        with pytest.raises(OSError, match="no room"):
+            put()
+    assert standing(swarm, prefix, key.public.key_id) == {}
+    assert [verified.plan is None for verified, _ in told] == [False, True]
+    for verified, envelope in told:
+        assert check_plan(envelope, trusted=(key.public,), prefix=prefix, now=time.time()) == verified
 
 
 def test_two_payloads_of_one_epoch_are_both_named(swarm, prefix):

@@ -158,7 +158,7 @@ def test_a_flood_of_subkeys_beside_the_plan_the_agents_and_the_index(small_swarm
     assert (row.verdict, row.fresh, row.judged.plan) == ("valid", True, done.verified)
     assert [server.agent for server in status.servers] == ["serving"] * 3 + [None]
     # And the flood is told, in a few lines.
-    assert row.problems == ("dropped over 10,000 subkeys (108)",)
+    assert row.judged.problems == ("dropped over 10,000 subkeys (108)",)
     assert set(row.to_json()["refusals"][0]) == {"subkey", "reason", "detail"}
     assert row.to_json()["refused"] == 9_992
     assert f"{AGENTS_KEY}{prefix}: dropped over 10,000 subkeys (103)" in status.notes
