@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +29,14 @@ def swarm(
     """Start a private swarm of real Petals servers on this machine's CPU, and keep it until Ctrl-C."""
 
     def act() -> ExitCode:
+        from cli.interrupt import cleaning_up
         from cli.output import check_output, write_stdout
         from planner.agent.demo import run
 
         if peers_file is not None:
             check_output(peers_file, option="--peers-file")
-        run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file)
+        with suppress(KeyboardInterrupt), cleaning_up() as ending:  # Ctrl-C is its normal end
+            run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file, leave_if_told=ending.leave_if_told)
         return ExitCode.SUCCESS
 
     return act

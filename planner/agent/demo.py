@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 
 from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
 from planner.canonical import write_whole
@@ -21,8 +18,9 @@ def run(
     *,
     timeout: float = START_TIMEOUT,
     peers_file: str | os.PathLike[str] | None = None,
+    leave_if_told: Callable[[], None] = lambda: None,
 ) -> None:
-    """Start a swarm, say how to plan it, and keep it until Ctrl-C, SIGTERM or the terminal's end.
+    """Start a swarm, say how to plan it, and keep it until Ctrl-C or another exception ends it.
 
     Parameters
     ----------
@@ -32,6 +30,8 @@ def run(
         As of `DemoSwarm`.
     peers_file
         Holds the addresses by which others join, a line each, from when every server is ONLINE until the end.
+    leave_if_told
+        Called every second: raises once more what a signal has raised, should that have been lost.
 
     Raises
     ------
@@ -42,9 +42,9 @@ def run(
     OutputUnwritable
         If `peers_file` cannot be written.
     SystemExit
-        On SIGTERM or SIGHUP, when everything is down; Ctrl-C is the normal end and returns.
+        If `leave_if_told` or a signal raises it, when everything is down; Ctrl-C is the normal end and returns.
     """
-    with _ended_by_signals(), suppress(KeyboardInterrupt), ExitStack() as until_the_end:
+    with suppress(KeyboardInterrupt), ExitStack() as until_the_end:
         if peers_file is not None:
             # Before too: what a swarm that was killed has left would send others to nobody.
             Path(peers_file).unlink(missing_ok=True)
@@ -59,7 +59,8 @@ def run(
                 write(line)
             up = {spec.name for spec in servers}
             while up:
-                swarm.listen(60.0)
+                leave_if_told()
+                swarm.listen(1.0)
                 for name in sorted(name for name in up if swarm.servers[name].state == "ended"):
                     write(f"{name} was killed; its records expire in {2 * swarm.update_period:g} s at most.")
                     up.remove(name)
@@ -94,25 +95,3 @@ def _sums(swarm: DemoSwarm) -> str:
     edges = [b for b in range(swarm.num_blocks) if b == 0 or sums[b] != sums[b - 1]]
     ends = [*edges[1:], swarm.num_blocks]
     return ", ".join(f"{sums[a]:g} RPS over blocks {a}:{b}" for a, b in zip(edges, ends, strict=True))
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the process by an exception, so that what is up is taken down."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-if __name__ == "__main__":
-    run(lambda line: print(line, flush=True))

@@ -297,6 +297,18 @@ def test_a_start_that_takes_too_long_is_given_up_and_nothing_stays():
     assert swarm.servers == {}
 
 
+# As the command runs it, but with one server.
+ONE_SERVER = """
+import sys
+from contextlib import suppress
+from cli.interrupt import cleaning_up
+from planner.agent import demo
+with suppress(KeyboardInterrupt), cleaning_up() as ending:
+    write = lambda line: print(line, flush=True)
+    demo.run(write, demo.LAYOUT[3:], peers_file=sys.argv[1], leave_if_told=ending.leave_if_told)
+"""
+
+
 @pytest.mark.parametrize(
     ("number", "whose", "when", "code"),
     [
@@ -310,10 +322,8 @@ def test_a_start_that_takes_too_long_is_given_up_and_nothing_stays():
 def test_however_it_ends_nothing_of_it_stays(number, whose, when, code, tmp_path):
     peers = tmp_path / "swarm.peers"
     peers.write_text("of a swarm that was killed")
-    script = "import sys; from planner.agent import demo; "
-    script += "demo.run(lambda line: print(line, flush=True), demo.LAYOUT[3:], peers_file=sys.argv[1])"
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(peers)],
+        [sys.executable, "-c", ONE_SERVER, str(peers)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
