@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.ending import abandon_stdout
 from cli.interrupt import shielded
-from planner.canonical import write_whole
+from planner.canonical import file_behind, write_whole
 from planner.errors import OutputUnwritable, PolicyInvalid
 from planner.text import escape
 
@@ -33,7 +32,7 @@ def check_output(path: Path, dump: str | None = None, option: str = "--out") -> 
     dump
         What is read.
     option
-        The one by which `path` was given.
+        The option or argument by which `path` was given.
 
     Raises
     ------
@@ -42,25 +41,12 @@ def check_output(path: Path, dump: str | None = None, option: str = "--out") -> 
     PolicyInvalid
         If it is the very dump that is read.
     """
-    shown, folder = escape(str(path)), path.parent
-    another = f"name another with {option}"
     to_stdout = "; --json writes to standard output" if option == "--out" else ""
     if str(path) == "-":
         raise PolicyInvalid(f"{option} needs the name of a file{to_stdout}")
-    try:
-        path.exists()
-    except OSError as error:  # a name too long, a folder that may not be looked into
-        raise OutputUnwritable(f"cannot write {shown}: {error.strerror}; {another}") from error
-    if path.is_dir():
-        raise OutputUnwritable(f"cannot write {shown}: it is a directory; name a file with {option}")
-    if path.exists() and not path.is_file():
-        raise OutputUnwritable(f"cannot write {shown}: it is not a plain file{to_stdout or f'; {another}'}")
-    if not folder.is_dir():
-        raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; {another}")
-    if dump is not None and dump != "-" and path.exists() and Path(dump).exists() and path.samefile(dump):
-        raise PolicyInvalid(f"{option} {shown} would overwrite the dump that is read; name another file")
+    target = file_behind(path, f"name a file with {option}{to_stdout}")
+    if dump is not None and dump != "-" and target.exists() and Path(dump).exists() and target.samefile(dump):
+        raise PolicyInvalid(f"{option} {escape(str(path))} would overwrite the dump that is read; name another file")
 
 
 def json_text(plan: Plan) -> str:

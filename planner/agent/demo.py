@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
-from planner.canonical import write_whole
+from planner.canonical import file_behind, write_whole
 
 
 def run(
@@ -46,9 +46,10 @@ def run(
     """
     with _ended_by_signals(), suppress(KeyboardInterrupt), ExitStack() as until_the_end:
         if peers_file is not None:
+            peers = file_behind(Path(peers_file))
             # Before too: what a swarm that was killed has left would send others to nobody.
-            Path(peers_file).unlink(missing_ok=True)
-            until_the_end.callback(Path(peers_file).unlink, missing_ok=True)
+            peers.unlink(missing_ok=True)
+            until_the_end.callback(peers.unlink, missing_ok=True)
         write(f"Starting a DHT and {len(servers)} Petals servers on this machine, on its CPU ...")
         started = time.monotonic()
         with DemoSwarm(servers, timeout=timeout) as swarm:

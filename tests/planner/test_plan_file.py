@@ -352,10 +352,12 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_a_source_without_an_end_is_refused_with_bounded_memory():
+    with pytest.raises(InputUnreadable, match="is not a plain file"):
+        load_plan("/dev/zero")
     tracemalloc.start()
     try:
-        with pytest.raises(InputUnreadable, match="has over 32 MiB"):
-            load_plan("/dev/zero")
+        with open("/dev/zero") as handed, pytest.raises(InputUnreadable, match="has over 32 MiB"):
+            load_plan(f"/dev/fd/{handed.fileno()}")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
