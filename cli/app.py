@@ -29,6 +29,7 @@ from cli.completion import complete_peer
 from cli.ending import ending
 from cli.exitcodes import ExitCode, epilog
 from cli.options import DEFAULT_TIMEOUT, PEERS_HELP, PEERS_VARIABLE
+from cli.streams import stand_in, unwritable
 
 NAME = "plan-swarm"
 _read, _want, _search, _output = (
@@ -267,7 +268,16 @@ app.add_typer(demo, name="demo")
 
 def main() -> NoReturn:
     """Run the command line of this process, and end it."""
-    sys.exit(int(ending(lambda: command(sys.argv[1:]))))
+    closed = stand_in()
+
+    def action() -> ExitCode:
+        if "stdout" in closed:
+            from planner.errors import OutputUnwritable
+
+            raise OutputUnwritable("cannot write standard output: it is closed; send it somewhere, as to /dev/null")
+        return command(sys.argv[1:])
+
+    sys.exit(int(ending(action)))
 
 
 def command(arguments: Sequence[str]) -> ExitCode:
@@ -294,4 +304,8 @@ def _parse(arguments: Sequence[str]) -> Asked | Callable[[], ExitCode] | ExitCod
         if leaving.code == 1 and not completing:
             raise BrokenPipeError from leaving
         asked = leaving.code
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of its own it writes, and reads nothing
+        raise unwritable(error) from error
     return asked if isinstance(asked, Asked) or callable(asked) else ExitCode(int(asked or 0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import traceback
 
 from cli.asked import source_of
+from cli.streams import to_stderr
 
 OPTIONS = {"pins": "--pin", "cordons": "--cordon", "drains": "--drain", "spans": "--span"}
 """Fields of a `Policy` whose options are not called as they are."""
@@ -19,7 +19,7 @@ def complain(message: str) -> None:
     from planner.text import escape
 
     # The library's messages end where the sentence ends or in a full stop; ours never do.
-    sys.stderr.write(f"plan-swarm: {escape(' '.join(message.split()), limit=4000).removesuffix('.')}\n")
+    to_stderr(f"plan-swarm: {escape(' '.join(message.split()), limit=4000).removesuffix('.')}\n")
 
 
 def in_options(message: str) -> str:
@@ -64,6 +64,6 @@ def _from_settings(error: Exception) -> bool:
 def unexpected(error: BaseException) -> None:
     """Say that something went wrong that should not have, and how to learn more."""
     if os.environ.get(TRACEBACK):
-        traceback.print_exception(error)
+        to_stderr("".join(traceback.format_exception(error)))
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     complain(f"unexpected error, a bug in plan-swarm: {what[:500]}; run again with {TRACEBACK}=1 to see where")

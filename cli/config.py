@@ -46,7 +46,7 @@ def use(context: typer.Context, path: Path | None) -> Path | None:
     if context.resilient_parsing:  # a shell is completing: nobody would see what is wrong
         return path
     file = default_path() if path is None else path
-    if path is not None or file.exists():
+    if path is not None or _may_exist(file):
         from planner.text import escape
 
         name = escape(str(file))
@@ -91,6 +91,13 @@ def defaults(settings: Mapping[str, Any], group: Any, where: str) -> dict[str, A
                     found[name][option.name] = _value(one, option, f"{where}: {key}")
     own = found.pop("")
     return {**own, **{name: given for name, given in found.items() if given}}
+
+
+def _may_exist(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # in a folder that may not be looked into: reading it says so
+        return True
 
 
 def _option(parser: Any, key: str) -> Any | None:

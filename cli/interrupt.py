@@ -17,6 +17,29 @@ STOPPING = "stopping: the best plan so far follows; Ctrl-C again to give up\n"
 
 
 @contextmanager
+def noting_interrupts() -> Iterator[Callable[[], bool]]:
+    """While it lasts, Ctrl-C raises `KeyboardInterrupt`, as it does by default; what is given says whether one came.
+
+    Raised while a module is loading, it may come out as another error: a compiled one makes an ImportError of it.
+    """
+    told: list[int] = []
+
+    def on_interrupt(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    with _handling({signal.SIGINT: on_interrupt}):
+        yield lambda: bool(told)
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """While it lasts, Ctrl-C ends the process at once: for loading modules, which may drop an exception altogether."""
+    with _handling({signal.SIGINT: lambda _signal, _frame: leave_interrupted()}):
+        yield
+
+
+@contextmanager
 def search_stopper() -> Iterator[threading.Event]:
     """While it lasts, the first Ctrl-C sets the event that it gives, and the second ends the process at once."""
     stop = threading.Event()
@@ -49,9 +72,9 @@ def shielded() -> Iterator[None]:
 def cleaning_up() -> Iterator[Callable[[], None]]:
     """While it lasts, signals end the process by an exception, so that what was started is ended first.
 
-    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So the
-    function that is given raises it once more; it is called at the end anyway, and is to be called in every loop, as
-    `cli.live.Way.pause` does.
+    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run, and a
+    module that is loading makes another one of it. So the function that is given raises it once more; it is called at
+    the end anyway, in place of any other error, and is to be called in every loop, as `cli.live.Way.pause` does.
     """
     told: list[int] = []
 
@@ -66,8 +89,10 @@ def cleaning_up() -> Iterator[Callable[[], None]]:
         leave()
 
     with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_signal)):
-        yield leave
-        leave()
+        try:
+            yield leave
+        finally:
+            leave()
 
 
 def leave_interrupted() -> NoReturn:

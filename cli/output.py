@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.ending import abandon_stdout
 from cli.interrupt import shielded
+from cli.streams import unwritable
 from planner.canonical import file_behind, write_whole
-from planner.errors import OutputUnwritable, PolicyInvalid
+from planner.errors import PolicyInvalid
 from planner.text import escape
 
 if TYPE_CHECKING:
@@ -98,5 +98,4 @@ def write_stdout(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        abandon_stdout()
-        raise OutputUnwritable(f"cannot write standard output: {error.strerror or error}; free some room") from error
+        raise unwritable(error) from error
