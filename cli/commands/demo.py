@@ -28,12 +28,13 @@ def swarm(
     """Start a private swarm of real Petals servers on this machine's CPU, and keep it until Ctrl-C."""
 
     def act() -> ExitCode:
+        from cli.invoked import invoked
         from cli.output import check_output, write_stdout
         from planner.agent.demo import run
 
         if peers_file is not None:
             check_output(peers_file, option="--peers-file")
-        run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file)
+        run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file, command=invoked())
         return ExitCode.SUCCESS
 
     return act

@@ -21,6 +21,7 @@ def run(
     *,
     timeout: float = START_TIMEOUT,
     peers_file: str | os.PathLike[str] | None = None,
+    command: str = "plan-swarm",
 ) -> None:
     """Start a swarm, say how to plan it, and keep it until Ctrl-C, SIGTERM or the terminal's end.
 
@@ -32,6 +33,9 @@ def run(
         As of `DemoSwarm`.
     peers_file
         Holds the addresses by which others join, a line each, from when every server is ONLINE until the end.
+
+    command
+        How to call plan-swarm in another terminal.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def run(
             if peers_file is not None:
                 write_whole(Path(peers_file), "".join(f"{peer}\n" for peer in swarm.initial_peers))
             write(f"All {len(servers)} are ONLINE after {time.monotonic() - started:.0f} s.")
-            for line in describe(swarm):
+            for line in describe(swarm, command):
                 write(line)
             up = {spec.name for spec in servers}
             while up:
@@ -66,7 +70,7 @@ def run(
                     up.remove(name)
 
 
-def describe(swarm: DemoSwarm) -> tuple[str, ...]:
+def describe(swarm: DemoSwarm, command: str = "plan-swarm") -> tuple[str, ...]:
     """What the swarm is made of, and the command that plans it, line by line."""
     servers = swarm.servers
     width = max(map(len, servers), default=0)
@@ -82,7 +86,7 @@ def describe(swarm: DemoSwarm) -> tuple[str, ...]:
         "",
         "None of them moves by itself. Plan it, in another terminal, with:",
         "",
-        f"  plan-swarm --prefix {swarm.prefix} --initial-peers {swarm.initial_peers[0]}",
+        f"  {command} --prefix {swarm.prefix} --initial-peers {swarm.initial_peers[0]}",
         "",
         "Ctrl-C takes everything down.",
     )
