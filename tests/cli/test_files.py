@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from planner.keys import generate, save_key
-from tests.cli.process import REAL, run
+from tests.cli.process import NOWHERE, REAL, run
+from tests.plans import NOW, document
 
 
 @pytest.fixture
@@ -55,6 +57,19 @@ def test_what_the_shell_hands_over_is_read() -> None:
         done = run("--dump", name, "--prefix", "bloom", input=content)
         assert (done.returncode, done.stdout) == (6, "")
         assert "it holds llama-65b-hf" in done.stderr
+
+
+def test_an_edited_plan_is_not_signed(tmp_path: Path) -> None:
+    path, key = tmp_path / "plan.json", tmp_path / "key.pem"
+    save_key(key, generate())
+    for change, said in (
+        ({"valid_until": NOW + 86400.0}, "valid_until is 1700086400.0, and should be 1700003600.0: it was changed"),
+        ({"trusted": True}, "'trusted' is a field that no plan has"),
+    ):
+        path.write_text(json.dumps(document(**change)))
+        done = run("publish", str(path), "--key", str(key), "--yes", "--initial-peers", NOWHERE)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)
+        assert done.stderr.startswith(f"plan-swarm: {path} is not a plan to publish: {said}")
 
 
 def test_no_settings_at_all() -> None:

@@ -190,7 +190,6 @@ def test_no_peer_at_all():
         "/ip4/127.0.0.1/tcp/PORT",
         "/ip4/203.0.113.1/tcp/31337",
         "/dns/nowhere.invalid/tcp/31337",
-        "/ip4/999.0.0.1/tcp/31337",
         "/nonsense/tcp/1",
         "",
     ],
