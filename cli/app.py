@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli import config
-from cli.asked import Asked, number, source_of, whole_number
+from cli.asked import Asked, block_count, number, source_of, whole_number
 from cli.commands.demo import demo
 from cli.commands.dump import dump as dump_command
 from cli.commands.keygen import keygen
@@ -28,9 +28,10 @@ from cli.commands.verify import verify
 from cli.completion import complete_peer
 from cli.ending import ending
 from cli.exitcodes import ExitCode, epilog
-from cli.options import DEFAULT_TIMEOUT, PEERS_HELP, PEERS_VARIABLE
+from cli.invoked import NAME
+from cli.options import DEFAULT_TIMEOUT, PEERS_HELP, PEERS_VARIABLE, check_peers
+from cli.streams import stand_in, unwritable
 
-NAME = "plan-swarm"
 _read, _want, _search, _output = (
     partial(typer.Option, rich_help_panel=panel) for panel in ("What to read", "What is asked", "The search", "Output")
 )
@@ -87,7 +88,7 @@ def plan(
     ] = None,
     num_blocks: Annotated[
         int | None,
-        _read(parser=whole_number, metavar="N", help="Blocks of the model, where the input does not say."),
+        _read(parser=block_count, metavar="N", help="Blocks of the model, where the input does not say."),
     ] = None,
     span: Annotated[
         list[str] | None,
@@ -184,7 +185,8 @@ def plan(
             envvar=config.VARIABLE,
             callback=config.use,
             is_eager=True,
-            help=f"Options that hold in every run, as TOML: initial-peers = [...]. Default: {config.SHOWN}.",
+            help="Options that hold in every run, as TOML: initial-peers = [...]; before a command or after it. "
+            f"Default: {config.SHOWN}.",
         ),
     ] = None,
     version: Annotated[
@@ -211,6 +213,8 @@ def plan(
         raise PolicyInvalid("there is nothing to read; name a model with --prefix, or a dump with --dump FILE")
     if dump_file is not None and (useless := {"--initial-peers", "--timeout"}.intersection(typed)):
         raise PolicyInvalid(f"{min(useless)} is for reading the living swarm; leave out --dump, or leave it out")
+    if dump_file is None:
+        initial_peers = check_peers(context, initial_peers)
     given = {
         "movable": movable.value if movable is not None else None,
         "max_moves": max_moves,
@@ -267,7 +271,16 @@ app.add_typer(demo, name="demo")
 
 def main() -> NoReturn:
     """Run the command line of this process, and end it."""
-    sys.exit(int(ending(lambda: command(sys.argv[1:]))))
+    closed = stand_in()
+
+    def action() -> ExitCode:
+        if "stdout" in closed:
+            from planner.errors import OutputUnwritable
+
+            raise OutputUnwritable("cannot write standard output: it is closed; send it somewhere, as to /dev/null")
+        return command(sys.argv[1:])
+
+    sys.exit(int(ending(action)))
 
 
 def command(arguments: Sequence[str]) -> ExitCode:
@@ -285,6 +298,7 @@ def command(arguments: Sequence[str]) -> ExitCode:
 def _parse(arguments: Sequence[str]) -> Asked | Callable[[], ExitCode] | ExitCode:
     """What is asked; an exit code where the parser has answered by itself, as it does for ``--help``."""
     parser = typer.main.get_command(app)
+    config.take_everywhere(parser)
     try:
         # Not standalone, because the parser would frame its errors and exit by itself.
         asked = parser.main(list(arguments), prog_name=NAME, standalone_mode=False)
@@ -294,4 +308,8 @@ def _parse(arguments: Sequence[str]) -> Asked | Callable[[], ExitCode] | ExitCod
         if leaving.code == 1 and not completing:
             raise BrokenPipeError from leaving
         asked = leaving.code
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of its own it writes, and reads nothing
+        raise unwritable(error) from error
     return asked if isinstance(asked, Asked) or callable(asked) else ExitCode(int(asked or 0))

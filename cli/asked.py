@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,12 +59,25 @@ def whole_number(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 
+def block_count(text: str) -> int:
+    """Read a model's number of blocks from the command line."""
+    from planner.state import MAX_BLOCKS
+
+    blocks = whole_number(text)
+    if not 1 <= blocks <= MAX_BLOCKS:
+        raise typer.BadParameter(f"must be from 1 to {MAX_BLOCKS:,}, not {blocks}")
+    return blocks
+
+
 def number(text: str) -> float:
-    """Read a number from the command line."""
+    """Read a number from the command line; no option means anything by infinity."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number") from None
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{text!r} is not a finite number")
+    return value
 
 
 def policy_of(asked: Asked) -> Policy:
@@ -74,15 +88,9 @@ def policy_of(asked: Asked) -> Policy:
     PolicyInvalid
         If a value cannot be read or is out of its range.
     """
-    from planner.errors import InputInvalid, PolicyInvalid
+    from planner.errors import PolicyInvalid
     from planner.policy import Policy
-    from planner.state import check_num_blocks
 
-    if asked.num_blocks is not None:
-        try:
-            check_num_blocks(asked.num_blocks)
-        except InputInvalid as error:
-            raise PolicyInvalid(f"--{str(error).replace('_', '-', 1)}") from None
     fields = dict(asked.policy)
     fields["pins"] = tuple(peer_and_span("--pin", text) for text in asked.pins)
     spans = []

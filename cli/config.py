@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import typer
+
+from cli.asked import source_of
 
 VARIABLE = "PLAN_SWARM_CONFIG"
 SHOWN = "~/.config/plan-swarm/config.toml"
@@ -33,6 +36,24 @@ def default_path() -> Path:
     return Path(typer.get_app_dir("plan-swarm")) / "config.toml"
 
 
+_FILE, _SETTINGS = f"{__name__}.file", f"{__name__}.settings"
+"""Names in a context's `meta`, which a command shares with the line before it."""
+_last: list[typer.Context] = []
+"""The context of the command that was parsed last, for what turns out to be wrong only later."""
+
+
+def take_everywhere(group: Any) -> None:
+    """Let ``--config`` stand after a command too, as that command's other options do."""
+    (option,) = (option for option in group.params if option.name == "config_file")
+    option = copy(option)
+    option.expose_value, option.envvar, option.rich_help_panel = False, None, None
+    below = list(group.commands.values())
+    for parser in below:  # which grows
+        below += getattr(parser, "commands", {}).values()
+        if not hasattr(parser, "commands"):
+            parser.params.append(option)
+
+
 def use(context: typer.Context, path: Path | None) -> Path | None:
     """Take what the file says as the defaults of all commands: the callback of ``--config``.
 
@@ -45,13 +66,39 @@ def use(context: typer.Context, path: Path | None) -> Path | None:
     """
     if context.resilient_parsing:  # a shell is completing: nobody would see what is wrong
         return path
-    file = default_path() if path is None else path
-    if path is not None or file.exists():
+    _last[:] = [context]
+    file = default_path() if path is None and context.parent is None else path
+    if file is not None and (path is not None or _may_exist(file)):
         from planner.text import escape
 
         name = escape(str(file))
-        context.default_map = {**(context.default_map or {}), **defaults(_read(file, name), context.command, name)}
+        settings = _read(file, name)
+        context.meta.update({_FILE: name, _SETTINGS: settings})
+        context.default_map = _of(context, defaults(settings, context.find_root().command, name))
     return path
+
+
+def origin(context: Any, name: str) -> str | None:
+    """Where in a file of settings the value of a parameter stands; None if it comes from elsewhere."""
+    if source_of(context, name) != "DEFAULT_MAP" or _FILE not in context.meta:
+        return None
+    file, settings = context.meta[_FILE], context.meta[_SETTINGS]
+    own = settings.get(context.info_name)
+    for table, place in ((own, f"[{context.info_name}] of {file}"), (settings, file)):
+        for key in table if isinstance(table, dict) else ():
+            option = _option(context.command, key)
+            if option is not None and option.name == name:
+                return f"{key} in {place}"
+    return None
+
+
+def origin_of(option: str) -> str | None:
+    """The same of an option of the command that was parsed last."""
+    for context in _last:
+        found = _option(context.command, option)
+        if found is not None:
+            return origin(context, found.name)
+    return None
 
 
 def defaults(settings: Mapping[str, Any], group: Any, where: str) -> dict[str, Any]:
@@ -91,6 +138,21 @@ def defaults(settings: Mapping[str, Any], group: Any, where: str) -> dict[str, A
                     found[name][option.name] = _value(one, option, f"{where}: {key}")
     own = found.pop("")
     return {**own, **{name: given for name, given in found.items() if given}}
+
+
+def _of(context: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The part of all defaults that is a context's own."""
+    if context.parent is None:
+        return found
+    part: dict[str, Any] = _of(context.parent, found).get(context.info_name, {})
+    return part
+
+
+def _may_exist(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # in a folder that may not be looked into: reading it says so
+        return True
 
 
 def _option(parser: Any, key: str) -> Any | None:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 
 import typer
 
 from cli.exitcodes import ExitCode, code_for
+from cli.interrupt import leave_interrupted, noting_interrupts
+from cli.streams import abandon, unwritable
 
 
 def ending(action: Callable[[], ExitCode]) -> ExitCode:
     """Do `action`; each error becomes one line on standard error and an exit code, never a traceback."""
-    try:
-        code = action()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        abandon_stdout()
-        return ExitCode.CLOSED_PIPE
-    except (KeyboardInterrupt, typer.Abort):
-        from cli.interrupt import leave_interrupted
+    with noting_interrupts() as interrupted:
+        try:
+            return _flushed(action())
+        except BrokenPipeError:
+            abandon(sys.stdout)
+            return ExitCode.CLOSED_PIPE
+        except (KeyboardInterrupt, typer.Abort):
+            leave_interrupted()
+        except Exception as error:
+            if interrupted():
+                leave_interrupted()
+            return _complain(error)
 
-        leave_interrupted()
-    except Exception as error:
-        return _complain(error)
+
+def _flushed(code: ExitCode) -> ExitCode:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(error) from error
+    return code
 
 
 def _complain(error: Exception) -> ExitCode:
@@ -42,9 +52,3 @@ def _complain(error: Exception) -> ExitCode:
         return code_for(error)
     complaints.unexpected(error)
     return ExitCode.UNEXPECTED
-
-
-def abandon_stdout() -> None:
-    """Forget what standard output still holds, so that Python does not try to write it when it ends."""
-    with open(os.devnull, "w") as devnull:
-        os.dup2(devnull.fileno(), sys.stdout.fileno())

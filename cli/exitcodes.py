@@ -43,7 +43,7 @@ MEANINGS = {
     ExitCode.USAGE: "an option is unknown or out of its range, or names no server or several",
     ExitCode.INFEASIBLE: "what is asked contradicts itself or the swarm",
     ExitCode.INPUT_UNREADABLE: "the input cannot be read",
-    ExitCode.INPUT_INVALID: "the input is not the state of a swarm",
+    ExitCode.INPUT_INVALID: "the input is not the state of a swarm, or an edited plan",
     ExitCode.NOTHING_TO_PLAN: "the input holds no such prefix, or no server",
     ExitCode.OUTPUT_UNWRITABLE: "the output cannot be written",
     ExitCode.UNREACHABLE: "the swarm cannot be reached, or does not answer in time",

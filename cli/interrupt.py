@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -14,6 +14,29 @@ from typing import NoReturn
 from cli.exitcodes import ExitCode
 
 STOPPING = "stopping: the best plan so far follows; Ctrl-C again to give up\n"
+
+
+@contextmanager
+def noting_interrupts() -> Iterator[Callable[[], bool]]:
+    """While it lasts, Ctrl-C raises `KeyboardInterrupt`, as it does by default; what is given says whether one came.
+
+    Raised while a module is loading, it may come out as another error: a compiled one makes an ImportError of it.
+    """
+    told: list[int] = []
+
+    def on_interrupt(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    with _handling({signal.SIGINT: on_interrupt}):
+        yield lambda: bool(told)
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """While it lasts, Ctrl-C ends the process at once: for loading modules, which may drop an exception altogether."""
+    with _handling({signal.SIGINT: lambda _signal, _frame: leave_interrupted()}):
+        yield
 
 
 @contextmanager
@@ -63,6 +86,11 @@ class Ending:
         """From now on a first signal waits for `let_go`, and makes `note` be said; a second ends the command."""
         self._note = note
 
+    @property
+    def held(self) -> bool:
+        """Whether `hold` is in force."""
+        return self._note is not None
+
     def let_go(self) -> None:
         """End the command if it was told to since `hold`; from now on a first signal does so again."""
         self._note = None
@@ -81,13 +109,18 @@ class Ending:
 def cleaning_up() -> Iterator[Ending]:
     """While it lasts, signals end the process by an exception, so that what was started is ended first.
 
-    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run. So
-    `Ending.leave_if_told` raises it once more; it is called at the end anyway, and is to be called in every loop, as
-    `cli.live.Way.pause` does.
+    Python drops an exception that is raised where nobody can catch it, as in a finalizer that happens to run, and a
+    module that is loading makes another one of it. So `Ending.leave_if_told` raises it once more; it is called at the
+    end anyway, in place of any other error, and is to be called in every loop, as `cli.live.Way.pause` does.
     """
     ending = Ending()
     with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), ending.receive)):
-        yield ending
+        try:
+            yield ending
+        except BaseException:
+            if not ending.held:  # else what came of it is more than that somebody wanted it to end
+                ending.leave_if_told()
+            raise
         ending.leave_if_told()
 
 

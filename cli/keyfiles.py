@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.live import say
 from planner.errors import KeyUnusable
+from planner.files import NotPlain, open_plain
 from planner.text import escape, reason_of
 
 if TYPE_CHECKING:
@@ -61,13 +64,19 @@ def read_passphrase(path: Path) -> str:
     """
     name = escape(str(path))
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
+            status = os.fstat(file.fileno())
             content = file.read(MAX_FILE + 1)
         line = os.fsdecode(content.split(b"\n", 1)[0].removesuffix(b"\r"))
+    except NotPlain:
+        raise KeyUnusable(f"the passphrase in {name} cannot be read: it is not a plain file") from None
     except (OSError, ValueError) as error:
         raise KeyUnusable(f"the passphrase in {name} cannot be read: {reason_of(error)}") from None
     if not line or len(content) > MAX_FILE:
         raise KeyUnusable(f"{name} does not begin with a passphrase; write it on its first line")
+    # Not refused, as a key is: secrets are often mounted with rights that their reader cannot change.
+    if stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) & 0o077:
+        say(f"warning: others than its owner may use {name}, which holds a passphrase: run chmod 600 on it")
     return line
 
 

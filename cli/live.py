@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cli.interrupt import Ending, cleaning_up
 from cli.progress import ProgressLine
+from cli.streams import to_stderr
 
 if TYPE_CHECKING:
     from planner.live import Progress, Reading
@@ -138,8 +139,7 @@ def say(message: str) -> None:
     """One line on standard error, beside what a command prints on standard output."""
     from planner.text import escape
 
-    sys.stderr.write(f"{escape(' '.join(message.split()), limit=4000)}\n")
-    sys.stderr.flush()
+    to_stderr(f"{escape(' '.join(message.split()), limit=4000)}\n")
 
 
 def _installed(name: str) -> bool:

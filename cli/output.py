@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.ending import abandon_stdout
 from cli.interrupt import shielded
-from planner.canonical import write_whole
-from planner.errors import OutputUnwritable, PolicyInvalid
+from cli.streams import unwritable
+from planner.canonical import file_behind, write_whole
+from planner.errors import PolicyInvalid
 from planner.text import escape
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def check_output(path: Path, read: Sequence[Path | str | None] = (), option: str
     read
         What the command reads, which must not be written over.
     option
-        The one by which `path` was given.
+        The option or argument by which `path` was given.
 
     Raises
     ------
@@ -42,26 +41,13 @@ def check_output(path: Path, read: Sequence[Path | str | None] = (), option: str
     PolicyInvalid
         If it is one of the files that are read.
     """
-    shown, folder = escape(str(path)), path.parent
-    another = f"name another with {option}"
     to_stdout = "; --json writes to standard output" if option == "--out" else ""
     if str(path) == "-":
         raise PolicyInvalid(f"{option} needs the name of a file{to_stdout}")
-    try:
-        path.exists()
-    except OSError as error:  # a name too long, a folder that may not be looked into
-        raise OutputUnwritable(f"cannot write {shown}: {error.strerror}; {another}") from error
-    if path.is_dir():
-        raise OutputUnwritable(f"cannot write {shown}: it is a directory; name a file with {option}")
-    if path.exists() and not path.is_file():
-        raise OutputUnwritable(f"cannot write {shown}: it is not a plain file{to_stdout or f'; {another}'}")
-    if not folder.is_dir():
-        raise OutputUnwritable(f"cannot write {shown}: there is no folder {escape(str(folder))}; make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputUnwritable(f"cannot write {shown}: its folder is not writable; {another}")
+    target = file_behind(path, f"name a file with {option}{to_stdout}")
     for file in read:
-        if file is not None and str(file) != "-" and path.exists() and Path(file).exists() and path.samefile(file):
-            raise PolicyInvalid(f"{option} {shown} would overwrite a file that is read; name another")
+        if file is not None and str(file) != "-" and target.exists() and Path(file).exists() and target.samefile(file):
+            raise PolicyInvalid(f"{option} {escape(str(path))} would overwrite a file that is read; name another")
 
 
 def json_text(plan: Plan) -> str:
@@ -113,5 +99,4 @@ def write_stdout(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        abandon_stdout()
-        raise OutputUnwritable(f"cannot write standard output: {error.strerror or error}; free some room") from error
+        raise unwritable(error) from error

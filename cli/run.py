@@ -27,7 +27,7 @@ def run(asked: Asked) -> ExitCode:
     BrokenPipeError
         If the reader of standard output has gone.
     """
-    from cli.interrupt import search_stopper
+    from cli.interrupt import leaving_at_once, search_stopper
     from cli.output import check_output
     from cli.progress import ProgressLine
     from planner import load_state
@@ -41,7 +41,8 @@ def run(asked: Asked) -> ExitCode:
         reading, state = _read_live(asked)
 
     # OR-Tools takes a while to import: nobody should wait for it to learn of a mistyped path.
-    from planner import make_plan
+    with leaving_at_once():
+        from planner import make_plan
 
     progress = ProgressLine(sys.stderr, quiet=asked.quiet)
     try:

@@ -163,6 +163,8 @@ def save_key(path: str | os.PathLike[str], key: SigningKey, passphrase: str | No
         # O_EXCL also refuses a symbolic link, wherever it points.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
+        if os.path.isdir(path):
+            raise KeyUnusable(f"{name} is a directory; name a file that is not there yet for the key") from None
         raise KeyUnusable(f"{name} exists already, and a key is never overwritten; name another file") from None
     except (OSError, ValueError) as error:
         raise KeyUnusable(f"the key cannot be written to {name}: {reason_of(error)}") from None
@@ -196,9 +198,9 @@ def load_key(path: str | os.PathLike[str], passphrase: str | None = None) -> Sig
     pem = _read_private(path, name)
     encrypted = _is_encrypted(pem)
     if encrypted and passphrase is None:
-        raise KeyUnusable(f"the key in {name} is protected by a passphrase; give it")
+        raise KeyUnusable(f"the key in {name} is protected by a passphrase; give it with --passphrase-file FILE")
     if not encrypted and passphrase is not None:
-        raise KeyUnusable(f"the key in {name} is not protected by a passphrase, yet one is given; leave it out")
+        raise KeyUnusable(f"the key in {name} has no passphrase, yet one is given; leave out --passphrase-file")
     secret = None if passphrase is None else _passphrase(passphrase)
     try:
         key = load_pem_private_key(pem, secret)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,8 +17,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
+from planner.addresses import EXAMPLE, wrong_with
 from planner.dht_client import CHUNK, RPC_SECONDS, WORKERS, ClientNode, RawKey
-from planner.errors import SwarmUnreachable
+from planner.errors import PolicyInvalid, SwarmUnreachable
 from planner.text import escape, some
 from planner.wire import Entries, Wire
 
@@ -39,7 +39,6 @@ ATTEMPTS = 2
 """How often joining is tried: the first packets to a far peer may be lost."""
 
 _CHECK = "check the network, the addresses, and that those nodes are up"
-_ADDRESS = re.compile(r"(/[^/\s,]+)*/p2p/(Qm|1)[1-9A-HJ-NP-Za-km-z]{40,60}")
 
 Result = TypeVar("Result")
 
@@ -57,8 +56,10 @@ async def client_node(initial_peers: Sequence[str], timeout: float = 30.0) -> As
 
     Raises
     ------
+    PolicyInvalid
+        If an address is malformed.
     SwarmUnreachable
-        If an address is malformed, hivemind is not installed, or none of the peers answers in time.
+        If hivemind is not installed, or none of the peers answers in time.
     """
     peers = check_addresses(initial_peers)
     hivemind = _hivemind()
@@ -91,18 +92,15 @@ def check_addresses(initial_peers: Sequence[str]) -> list[str]:
 
     Raises
     ------
-    SwarmUnreachable
+    PolicyInvalid
         If there is none, or one is not the multiaddress of a peer.
     """
     peers = list(dict.fromkeys(peer.strip() for peer in initial_peers))
     if not peers:
-        raise SwarmUnreachable("no initial peer is given; name a node of the swarm with --initial-peers")
+        raise PolicyInvalid("no initial peer is given; name a node of the swarm with --initial-peers")
     for peer in peers:
-        if len(peer) > 1000 or _ADDRESS.fullmatch(peer) is None:
-            raise SwarmUnreachable(
-                f"the initial peer '{escape(peer, 100)}' is not a multiaddress that ends in /p2p/ and a peer id, like "
-                "/ip4/192.0.2.1/tcp/31337/p2p/Qm..."
-            )
+        if (wrong := wrong_with(peer)) is not None:
+            raise PolicyInvalid(f"the initial peer '{escape(peer, 100)}': {wrong}; write it like {EXAMPLE}")
     return peers
 
 

@@ -43,7 +43,8 @@ class PlannedServer:
 
     `throughput` is RPS per block at the target (at the present span where there is no target);
     `current` is None for a newcomer, `target` for a drained server or one that goes on waiting;
-    `loaded` and `dropped` are the blocks' numbers, `kept` counts; `wave` is the index into `Plan.waves`.
+    `loaded` and `dropped` are the blocks' numbers, `kept` counts; `wave` is the index into `Plan.waves`;
+    `offline` are the blocks of its present span that it has taken offline itself.
     """
 
     peer_id: str
@@ -60,6 +61,7 @@ class PlannedServer:
     reload_seconds: float
     wave: int | None = None
     after: tuple[str, ...] = ()
+    offline: tuple[int, ...] = ()
 
     @property
     def moves(self) -> bool:
@@ -307,7 +309,7 @@ def _coverage(coverage: Coverage) -> dict[str, Any]:
 
 
 def _server(server: PlannedServer) -> dict[str, Any]:
-    return {
+    document = {
         "peer_id": server.peer_id,
         "public_name": server.public_name,
         "movable": server.movable,
@@ -323,3 +325,4 @@ def _server(server: PlannedServer) -> dict[str, Any]:
         "wave": server.wave,
         "after": list(server.after),
     }
+    return {**document, "offline": list(server.offline)} if server.offline else document

@@ -9,6 +9,7 @@ from planner.errors import InputInvalid, InputUnreadable
 from planner.fields import Malformed
 from planner.files import read_bounded
 from planner.published import PublishedPlan, read_plan
+from planner.recheck import recheck
 from planner.strict_json import NotStrictJson, parse_strict
 from planner.text import escape
 
@@ -29,7 +30,8 @@ def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
     InputUnreadable
         If it cannot be read, is too large, or is not JSON (with one meaning, see `planner.strict_json`).
     InputInvalid
-        If it is JSON of another kind, contradicts itself, or was changed since it was made.
+        If it is JSON of another kind, contradicts itself, or was changed since it was made; fields that no plan has,
+        and figures that do not follow from the others, are named.
     """
     name = escape(os.fspath(path))
     wanted = "the file that plan-swarm --json wrote"
@@ -44,6 +46,8 @@ def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
     except NotStrictJson as error:
         raise InputUnreadable(f"{name}: {error}; was it cut short or edited? plan again") from None
     try:
-        return read_plan(document)
+        plan = read_plan(document)
+        recheck(plan, document)
+        return plan
     except Malformed as error:
         raise InputInvalid(f"{name} is not a plan to publish: {error}") from None

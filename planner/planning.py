@@ -201,6 +201,7 @@ def _planned(formulation: Formulation, server: Server, role: Role, target: Span 
         kept=len(now & then),
         reload_seconds=seconds,
         wave=0 if moves else None,
+        offline=tuple(sorted(server.offline)),
     )
 
 
@@ -274,6 +275,7 @@ def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, cr
             dropped=(),
             kept=server.span.length if server.span is not None else 0,
             reload_seconds=0.0,
+            offline=tuple(sorted(server.offline)),
         )
         for server in state.servers
     )

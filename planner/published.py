@@ -163,6 +163,7 @@ def _server(row: object, num_blocks: int) -> PlannedServer:
             reload_seconds=number(fields.get("reload_seconds"), "reload_seconds", MAX_DURATION),
             wave=None if wave is None else integer(wave, "wave", MAX_BLOCKS),
             after=_peers(fields.get("after"), "after"),
+            offline=_blocks(fields.get("offline", []), "offline", num_blocks),
         )
         _check_server(server)
     except Malformed as error:
@@ -179,6 +180,9 @@ def _check_server(server: PlannedServer) -> None:
         raise Malformed("it moves in no wave" if server.moves else "it is in a wave, and does not move")
     if server.after and not server.moves:
         raise Malformed("it waits for others, and does not move")
+    held = range(*server.current) if server.current is not None else range(0)
+    if list(server.offline) != sorted({*server.offline} & {*held}):
+        raise Malformed("offline is not an ascending list of blocks in current")
     overlap = server.current.overlap(server.target) if server.current is not None and server.target is not None else 0
     for name, listed, span, other in (
         ("loaded", server.loaded, server.target, server.current),

@@ -30,13 +30,19 @@ def swarm(
 
     def act() -> ExitCode:
         from cli.interrupt import cleaning_up
+        from cli.invoked import invoked
         from cli.output import check_output, write_stdout
         from planner.agent.demo import run
 
         if peers_file is not None:
             check_output(peers_file, option="--peers-file")
         with suppress(KeyboardInterrupt), cleaning_up() as ending:  # Ctrl-C is its normal end
-            run(lambda line: write_stdout(f"{line}\n"), peers_file=peers_file, leave_if_told=ending.leave_if_told)
+            run(
+                lambda line: write_stdout(f"{line}\n"),
+                peers_file=peers_file,
+                leave_if_told=ending.leave_if_told,
+                command=invoked(),
+            )
         return ExitCode.SUCCESS
 
     return act

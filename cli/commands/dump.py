@@ -27,7 +27,7 @@ def dump(
         from cli.output import check_output
         from planner.dump import write_dump
 
-        check_output(out)
+        check_output(out, option="OUT")
         given = initial_peers or ()
         reading = read(prefix, given, num_blocks, timeout, quiet)
         with shielded():

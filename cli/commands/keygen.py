@@ -21,6 +21,7 @@ def keygen(
     """Make a key to sign plans with, and print its public half, as --trust takes it."""
 
     def act() -> ExitCode:
+        from cli.interrupt import shielded
         from cli.keyfiles import new_passphrase
         from cli.live import check_installed
         from cli.output import write_stdout
@@ -30,7 +31,8 @@ def keygen(
 
         passphrase = new_passphrase(passphrase_file)
         key = generate()
-        save_key(file, key, passphrase)
+        with shielded():
+            save_key(file, key, passphrase)
         write_stdout(f"{key.public.text()}\n")
         return ExitCode.SUCCESS
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
-from planner.canonical import write_whole
+from planner.canonical import file_behind, write_whole
 
 
 def run(
@@ -19,6 +19,7 @@ def run(
     timeout: float = START_TIMEOUT,
     peers_file: str | os.PathLike[str] | None = None,
     leave_if_told: Callable[[], None] = lambda: None,
+    command: str = "plan-swarm",
 ) -> None:
     """Start a swarm, say how to plan it, and keep it until Ctrl-C or another exception ends it.
 
@@ -32,6 +33,8 @@ def run(
         Holds the addresses by which others join, a line each, from when every server is ONLINE until the end.
     leave_if_told
         Called every second: raises once more what a signal has raised, should that have been lost.
+    command
+        How to call plan-swarm in another terminal.
 
     Raises
     ------
@@ -46,16 +49,17 @@ def run(
     """
     with suppress(KeyboardInterrupt), ExitStack() as until_the_end:
         if peers_file is not None:
+            peers = file_behind(Path(peers_file))
             # Before too: what a swarm that was killed has left would send others to nobody.
-            Path(peers_file).unlink(missing_ok=True)
-            until_the_end.callback(Path(peers_file).unlink, missing_ok=True)
+            peers.unlink(missing_ok=True)
+            until_the_end.callback(peers.unlink, missing_ok=True)
         write(f"Starting a DHT and {len(servers)} Petals servers on this machine, on its CPU ...")
         started = time.monotonic()
         with DemoSwarm(servers, timeout=timeout) as swarm:
             if peers_file is not None:
                 write_whole(Path(peers_file), "".join(f"{peer}\n" for peer in swarm.initial_peers))
             write(f"All {len(servers)} are ONLINE after {time.monotonic() - started:.0f} s.")
-            for line in describe(swarm):
+            for line in describe(swarm, command):
                 write(line)
             up = {spec.name for spec in servers}
             while up:
@@ -66,7 +70,7 @@ def run(
                     up.remove(name)
 
 
-def describe(swarm: DemoSwarm) -> tuple[str, ...]:
+def describe(swarm: DemoSwarm, command: str = "plan-swarm") -> tuple[str, ...]:
     """What the swarm is made of, and the command that plans it, line by line."""
     servers = swarm.servers
     width = max(map(len, servers), default=0)
@@ -82,7 +86,7 @@ def describe(swarm: DemoSwarm) -> tuple[str, ...]:
         "",
         "None of them moves by itself. Plan it, in another terminal, with:",
         "",
-        f"  plan-swarm --prefix {swarm.prefix} --initial-peers {swarm.initial_peers[0]}",
+        f"  {command} --prefix {swarm.prefix} --initial-peers {swarm.initial_peers[0]}",
         "",
         "Ctrl-C takes everything down.",
     )

@@ -10,6 +10,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 REAL = str(ROOT / "examples" / "llama-65b-hf.json")
+NOWHERE = f"/ip4/127.0.0.1/tcp/1/p2p/Qm{'a' * 44}"
+"""Where no node of any swarm is."""
 LAUNCH = "from cli.app import main; main()"
 STAND_IN = f"""
 import sys, time, types

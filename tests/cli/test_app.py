@@ -21,7 +21,7 @@ from planner.errors import InfeasibleDemands, PolicyInvalid
 from planner.plan import Plan
 from planner.policy import Policy
 from tests.cli.build import VALIDATOR, Row, plan_of, real_dump
-from tests.cli.process import AT_ONCE, LAUNCH, REAL, ROOT, run
+from tests.cli.process import AT_ONCE, LAUNCH, NOWHERE, REAL, ROOT, run
 
 
 @pytest.fixture
@@ -89,13 +89,26 @@ def test_version() -> None:
         ([], 2, "name a model with --prefix, or a dump with --dump FILE"),
         (["--prefix", "m", "--timeout", "0"], 2, "--timeout must be above 0"),
         (["--prefix", "m", "--timeout", "soon"], 2, "--timeout: 'soon' is not a number"),
-        (["--prefix", "m", "--initial-peers", "nowhere"], 8, "is not a multiaddress"),
+        (["--prefix", "m", "--initial-peers", "nowhere"], 2, "--initial-peers: 'nowhere': it is not a multiaddress"),
+        (["--prefix", "m", "--initial-peers", " ,"], 2, "--initial-peers names no peer; write one like /ip4/"),
+        (["models", "--initial-peers", NOWHERE.replace("127.0.0.1", "999.1.1.1")], 2, "'999.1.1.1' is no IPv4 address"),
+        (["models", "--initial-peers", f"{NOWHERE},{NOWHERE[:-1]}"], 2, "is no peer id; write it like /ip4/"),
         (["--dump", REAL, "--timeout", "5"], 2, "--timeout is for reading the living swarm"),
         (["--dump", REAL, "--initial-peers", "x"], 2, "--initial-peers is for reading the living swarm"),
         (["--prefix", "m", "models"], 2, "--prefix is an option of planning and means nothing to models"),
         (["--dump", REAL, "status", "--prefix", "m"], 2, "--dump is an option of planning"),
         (["modles"], 2, "modles"),
         (["dump"], 2, "OUT"),
+        (["dump"], 2, "see plan-swarm dump --help"),
+        (["dump", "x.json", "--prefx", "m"], 2, "did you mean --prefix?"),
+        (["status", "--zzz"], 2, "there is no option --zzz; plan-swarm status --help lists them"),
+        (["demo", "swam"], 2, "see plan-swarm demo --help"),
+        (["dump", "-", "--prefix", "m"], 2, "OUT needs the name of a file"),
+        (["dump", str(ROOT), "--prefix", "m"], 7, "it is a directory; name a file with OUT"),
+        (["dump", "x.json", "--prefix", "m", "--num-blocks", "0"], 2, "--num-blocks must be from 1 to 100,000, not 0"),
+        (["status", "--prefix", "m", "--interval", "inf"], 2, "--interval: 'inf' is not a finite number"),
+        (["status", "--prefix", "m", "--timeout", "nan"], 2, "--timeout: 'nan' is not a finite number"),
+        (["keygen", ""], 11, "is a directory; name a file"),
         (["dump", "x.json"], 2, "--prefix"),
         (["dump", "no/folder/x.json", "--prefix", "m"], 7, "there is no folder no/folder"),
         (["publish"], 2, "PLAN"),
@@ -120,7 +133,7 @@ def test_version() -> None:
         (["--dump", REAL, "--horizon", "soon"], 2, "--horizon: 'soon' is not a number"),
         (["--dump", REAL, "--horizon", "0"], 2, "--horizon must be"),
         (["--dump", REAL, "--time-limit", "0"], 2, "--time-limit must be"),
-        (["--dump", REAL, "--time-limit", "nan"], 2, "--time-limit must be"),
+        (["--dump", REAL, "--time-limit", "nan"], 2, "--time-limit: 'nan' is not a finite number"),
         (["--dump", REAL, "--seconds-per-block", "-1"], 2, "--seconds-per-block must be"),
         (["--dump", REAL, "--workers", "0"], 2, "--workers must be from 1 to 1024, not 0"),
         (["--dump", REAL, "--num-blocks", "0"], 2, "--num-blocks must be"),

@@ -10,10 +10,10 @@ import typer
 from cli import app, config
 from cli.asked import Asked
 from planner.errors import PolicyInvalid
-from tests.cli.process import REAL, run
+from tests.cli.process import NOWHERE, REAL, run
 
+OF_FILE, OF_ENVIRONMENT = NOWHERE.replace("tcp/1", "tcp/2"), NOWHERE.replace("tcp/1", "tcp/3")
 GROUP = typer.main.get_command(app.app)
-NOWHERE = f"/ip4/127.0.0.1/tcp/1/p2p/Qm{'a' * 44}"
 
 
 def asked(*arguments: str, settings: str, folder: Path) -> Asked:
@@ -74,14 +74,14 @@ def test_what_no_command_understands_is_named(settings: dict[str, object], said:
 def test_the_line_comes_first_then_the_environment_then_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = 'prefix = "m"\ninitial-peers = "of the file"\nmovable = "agents"\nhorizon = 60\n'
+    settings = f'prefix = "m"\ninitial-peers = "{OF_FILE}"\nmovable = "agents"\nhorizon = 60\n'
     found = asked(settings=settings, folder=tmp_path)
-    assert (found.prefix, found.initial_peers) == ("m", ["of the file"])
+    assert (found.prefix, found.initial_peers) == ("m", [OF_FILE])
     assert found.policy == {"movable": "agents", "horizon": 60.0}
-    monkeypatch.setenv("PLAN_SWARM_INITIAL_PEERS", "of-the-environment")
-    assert asked(settings=settings, folder=tmp_path).initial_peers == ["of-the-environment"]
-    found = asked("--initial-peers", "typed", "--horizon", "7", settings=settings, folder=tmp_path)
-    assert (found.initial_peers, found.policy["horizon"]) == (["typed"], 7.0)
+    monkeypatch.setenv("PLAN_SWARM_INITIAL_PEERS", OF_ENVIRONMENT)
+    assert asked(settings=settings, folder=tmp_path).initial_peers == [OF_ENVIRONMENT]
+    found = asked("--initial-peers", NOWHERE, "--horizon", "7", settings=settings, folder=tmp_path)
+    assert (found.initial_peers, found.policy["horizon"]) == ([NOWHERE], 7.0)
 
 
 def test_a_dump_is_planned_with_peers_set_for_the_living_swarm(tmp_path: Path) -> None:
@@ -96,8 +96,10 @@ def test_a_dump_is_planned_with_peers_set_for_the_living_swarm(tmp_path: Path) -
         (b"\xff", 2, "is not TOML: "),
         (b"a = " + b"[" * 100_000, 2, "is not TOML: "),
         (b"#" * (2**20 + 1), 4, "has over 1 MiB"),
-        (b"timeout = 'soon'", 2, "'soon' is not a number; it stands in the file of settings"),
-        (b"time-limit = 1.5\nworkers = 1.5", 2, "'1.5' is not a whole number; it stands in the file of settings"),
+        (b"timeout = 'soon'", 2, "'soon' is not a number; it stands as timeout in FILE"),
+        (b"time-limit = 1.5\nworkers = 1.5", 2, "'1.5' is not a whole number; it stands as workers in FILE"),
+        (b"seed = -1", 2, "--seed must be from 0 to 2147483647, not -1; it stands as seed in FILE"),
+        (b"min-gain = 'much'", 2, "or a share, such as 2%; it stands as min-gain in FILE"),
         (None, 4, "does not exist; give a TOML file"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
@@ -108,7 +110,51 @@ def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes | None, code: int
         path.write_bytes(content)
     done = run("--config", str(path), "--dump", REAL)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
-    assert said in done.stderr
+    assert said.replace("FILE", str(path)) in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("timeout = -5", "--timeout must be above 0 and at most 3600 seconds, not -5; it stands as timeout in FILE"),
+        ("[models]\n--timeout = -5", "not -5; it stands as --timeout in [models] of FILE"),
+        ("timeout = 5\n[models]\ntimeout = 'x'", "'x' is not a number; it stands as timeout in [models] of FILE"),
+        ("initial_peers = []", "initial_peers in FILE names no peer; write one like /ip4/"),
+        ("[models]\ninitial-peers = ' , '", "initial-peers in [models] of FILE names no peer"),
+        ("initial-peers = ['/ip4/1.1.1.1/tcp/1']", "initial-peers in FILE: '/ip4/1.1.1.1/tcp/1': it does not end in"),
+    ],
+)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_bad_value_is_named_with_its_file_and_key(tmp_path: Path, content: str, said: str, after: bool) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(content)
+    given = ["--config", str(path)]
+    done = run(*(["models", *given] if after else [*given, "models"]))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said.replace("FILE", str(path)) in done.stderr
+
+
+def test_a_bad_value_on_the_line_is_not_laid_to_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("timeout = 5")
+    done = run("models", "--config", str(path), "--timeout", "-5")
+    assert done.stderr == "plan-swarm: --timeout must be above 0 and at most 3600 seconds, not -5\n"
+
+
+@pytest.mark.parametrize("value", ["", " ", ",", " , "])
+def test_peers_that_are_set_to_nothing_are_not_the_public_ones(value: str) -> None:
+    for arguments in (["--prefix", "m"], ["models"], ["status", "--prefix", "m"]):
+        done = run(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": value})
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith("plan-swarm: PLAN_SWARM_INITIAL_PEERS names no peer; write one like /ip4/")
+        assert done.stderr.endswith("or unset it for the public swarm\n")
+
+
+def test_what_is_set_for_the_living_swarm_does_not_matter_to_a_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAN_SWARM_INITIAL_PEERS", "")
+    found = app._parse(["--dump", REAL])
+    assert isinstance(found, Asked)
+    assert not found.initial_peers
 
 
 def test_the_default_file_and_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +185,13 @@ def test_completion_is_silent_about_a_bad_file(tmp_path: Path) -> None:
 def test_a_setting_reaches_a_command(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(f"initial-peers = ['{NOWHERE}']\n[models]\ntimeout = 3\n")
-    done = run("--config", str(path), "models")
-    assert done.returncode == 8
-    assert NOWHERE in done.stderr
+    for arguments in (["--config", str(path), "models"], ["models", "--config", str(path)]):
+        done = run(*arguments)
+        assert done.returncode == 8
+        assert NOWHERE in done.stderr
+
+
+def test_every_command_takes_the_file_after_its_name() -> None:
+    for command in (*GROUP.commands, "demo swarm"):
+        if command != "demo":
+            assert "--config" in run(*command.split(), "--help").stdout

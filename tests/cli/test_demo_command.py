@@ -52,9 +52,9 @@ def test_a_swarm_that_does_not_come_up_is_no_unreachable_one(tmp_path: Path) -> 
     ("file", "code", "text"),
     [
         (".", 7, "it is a directory; name a file with --peers-file"),
-        ("/dev/null", 7, "it is not a plain file; name another with --peers-file"),
+        ("/dev/null", 7, "it is not a plain file; name a file with --peers-file"),
         ("no/such/folder/swarm.peers", 7, "there is no folder no/such/folder"),
-        ("x" * 300, 7, "name another with --peers-file"),
+        ("x" * 300, 7, "name a file with --peers-file"),
         ("-", 2, "--peers-file needs the name of a file"),
     ],
 )

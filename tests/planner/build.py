@@ -1,7 +1,7 @@
 """Small swarms built by hand, and a second opinion on plans.
 
 `recount` works out everything that a plan's JSON says from the state and the policy alone, in its own words:
-it uses nothing of `planner` but the frozen types that it is given.
+it uses nothing of `planner` but the frozen types that it is given, and shows that `planner.recheck` agrees.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from planner.canonical import canonical_json
 from planner.plan import Plan
 from planner.planning import make_plan
 from planner.policy import Policy
+from planner.published import read_plan
+from planner.recheck import recheck
 from planner.state import Agent, Server, ServerState, SwarmState
 from solver.problem import Span
 
@@ -92,6 +94,7 @@ def recount(plan: Plan, state: SwarmState) -> dict[str, Any]:
     errors = [f"{error.json_path}: {error.message}" for error in SCHEMA.iter_errors(document)]
     assert errors == []
     _Recount(document, state, plan.search.policy).check()
+    recheck(read_plan(document), document)  # nor does whoever signs it find anything wrong with it
     return document
 
 

@@ -275,10 +275,12 @@ def test_an_edited_target_is_refused_even_if_all_else_fits(write):
     server.update(target=[1, 3], loaded=[2], dropped=[0], kept=1)
     with pytest.raises(InputInvalid, match="plan_id is not the id of what it asks for"):
         load_plan(write(json.dumps(fields)))
-    assert load_plan(write(json.dumps(identified(fields)))).moves[0].target == Span(1, 3)
+    assert read_plan(identified(fields)).moves[0].target == Span(1, 3)
+    with pytest.raises(InputInvalid, match=r"after\.throughput of block 1 is 20\.0, and should be 30\.0"):
+        load_plan(write(json.dumps(identified(fields))))
 
 
-def test_waves_in_order(write):
+def test_waves_in_order():
     """b moves after a: by hand, since two waves need two moves."""
     fields = document()
     a, b, c, _ = fields["servers"]
@@ -287,10 +289,57 @@ def test_waves_in_order(write):
     c.update(target=c["current"], loaded=[], dropped=[], kept=2, wave=None)
     b["after"] = ["a"]
     fields["waves"] = [{"moves": [peer], "min_throughput_during": 1.0, "seconds": 1.0} for peer in "ab"]
-    assert [server.after for server in load_plan(write(json.dumps(identified(fields)))).moves] == [(), ("a",)]
+    assert [server.after for server in read_plan(identified(fields)).moves] == [(), ("a",)]
     a["after"], b["after"] = ["b"], []
-    with pytest.raises(InputInvalid, match="a waits for b, which moves in no earlier wave"):
+    with pytest.raises(Malformed, match="a waits for b, which moves in no earlier wave"):
+        read_plan(identified(fields))
+
+
+EDITED = [
+    (setting(["valid_until"], NOW + 86400.0), "valid_until is 1700086400.0, and should be 1700003600.0"),
+    (setting(["created_at"], NOW + 60.0), "valid_until is 1700003600.0, and should be 1700003660.0"),
+    (setting(["epoch"], 7), "epoch is 7, and should be 0"),
+    (setting(["after", "min_throughput"], 900.0), "after.min_throughput is 900.0, and should be 15.0"),
+    (setting(["after", "holes"], 1), "after.holes is 1, and should be 0"),
+    (setting(["after", "bottleneck_blocks"], [0]), "after.bottleneck_blocks is [0], and should be [2, 3]"),
+    (setting(["after", "throughput", 1], 25.0), "after.throughput of block 1 is 25.0, and should be 20.0"),
+    (setting(["before", "min_throughput"], 1.0), "before.min_throughput is 1.0, and should be 5.0"),
+    (setting(["before", "throughput", 3], 1.0), "before.throughput of block 3 is 1.0, and should be 5.0"),
+    (setting(["before", "holes"], 1), "before.holes is 1, and should be 0"),
+    (setting([stayer, "throughput"], 11.0), ", and should be "),
+    (setting([stayer, "reload_seconds"], 1.0), " is 1.0, and should be 0.0"),
+    (setting([mover, "reload_seconds"], 1.0), "waves[0].seconds is 56.0, and should be 1.0"),
+    (setting(["waves", 0, "seconds"], 9.0), "waves[0].seconds is 9.0, and should be 56.0"),
+    (setting(["waves", 0, "min_throughput_during"], 9.0), "min_throughput_during is 9.0, and should be 5.0"),
+    (setting(["objective", "value"], 99.0), "objective.value is 99.0, and should be 14.9"),
+    (setting(["objective", "min_throughput"], 99.0), "objective.min_throughput is 99.0, and should be 15.0"),
+    (setting(["objective", "reload_penalty"], 0.0), "objective.reload_penalty is 0.0, and should be 0.03"),
+    (setting(["objective", "bound"], 1.0), "objective.bound is 1.0, below the value 14.9"),
+    (setting(["objective", "bound"], 1e6), ", and should be 0.99"),
+    (setting(["objective", "gap"], "none"), "objective.gap 'none' is not a number from 0 to inf"),
+    (setting(["objective", "value"], "\x1b[2J"), r"objective.value '\x1b[2J' is not a number"),
+    (setting(["objective"], {}), "'value' of objective is missing"),
+    (setting(["baseline"], ...), "'baseline' is missing"),
+    (setting(["status"], "nothing_to_do"), "status is 'nothing_to_do', and 1 servers move"),
+    (setting(["surprise"], 1), "'surprise' is a field that no plan has"),
+    (setting(["servers", 0, "trusted"], True), "'trusted' of servers is a field that no plan has"),
+    (setting(["servers", 0, "offline"], [0]), ", and should be "),
+    (setting(["servers", 0, "offline"], [3]), "offline is not an ascending list of blocks in current"),
+    (setting(["before", "note"], ""), "'note' of before is a field that no plan has"),
+    (setting(["solve", "stages", 0, "x"], 0), "'x' of solve.stages is a field that no plan has"),
+    (setting(["solve", "settings", "x"], 0), "'x' of solve.settings is a field that no plan has"),
+    (setting(["solve", "settings", "min_gain", "x"], 0), "'x' of solve.settings.min_gain is a field that no plan has"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), EDITED, ids=[said[:30] for _, said in EDITED])
+def test_an_edited_figure_is_named_with_what_it_should_be(change, said, write):
+    fields = document()
+    change(fields)
+    with pytest.raises(InputInvalid) as caught:
         load_plan(write(json.dumps(identified(fields))))
+    assert said in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -352,10 +401,12 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_a_source_without_an_end_is_refused_with_bounded_memory():
+    with pytest.raises(InputUnreadable, match="is not a plain file"):
+        load_plan("/dev/zero")
     tracemalloc.start()
     try:
-        with pytest.raises(InputUnreadable, match="has over 32 MiB"):
-            load_plan("/dev/zero")
+        with open("/dev/zero") as handed, pytest.raises(InputUnreadable, match="has over 32 MiB"):
+            load_plan(f"/dev/fd/{handed.fileno()}")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
