@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ def check_output(path: Path, read: Sequence[Path | str | None] = (), option: str
         raise PolicyInvalid(f"{option} needs the name of a file{to_stdout}")
     target = file_behind(path, f"name a file with {option}{to_stdout}")
     for file in read:
-        if file is not None and str(file) != "-" and target.exists() and Path(file).exists() and target.samefile(file):
+        if file is not None and str(file) != "-" and all(map(os.path.exists, (target, file))) and target.samefile(file):
             raise PolicyInvalid(f"{option} {escape(str(path))} would overwrite a file that is read; name another")
 
 
