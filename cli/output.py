@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def check_output(path: Path, dump: str | None = None, option: str = "--out") -> 
     if str(path) == "-":
         raise PolicyInvalid(f"{option} needs the name of a file{to_stdout}")
     target = file_behind(path, f"name a file with {option}{to_stdout}")
-    if dump is not None and dump != "-" and target.exists() and Path(dump).exists() and target.samefile(dump):
+    if dump is not None and dump != "-" and target.exists() and os.path.exists(dump) and target.samefile(dump):
         raise PolicyInvalid(f"{option} {escape(str(path))} would overwrite the dump that is read; name another file")
 
 
