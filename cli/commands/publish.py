@@ -194,9 +194,9 @@ def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:
     from planner.publishing import keep as beat
     from planner.when import at
 
-    say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
     fresh_until = done.fresh_until or 0.0
     try:
+        say(f"keeping it fresh: one heartbeat every {KEEP_INTERVAL:g} s, until Ctrl-C")
         while True:
             way.pause(KEEP_INTERVAL)
             # A signal may come when the next one is on its way, so this is the latest that it may bring.

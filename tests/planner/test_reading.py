@@ -188,7 +188,7 @@ def test_a_file_without_permission(monkeypatch):
     def refuse(*_args, **_kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("planner.files.os.open", refuse)
     with pytest.raises(InputUnreadable, match="may not be read by this user"):
         load_state("dump.json")
 
@@ -207,9 +207,12 @@ def test_a_file_over_the_limit_is_refused_with_bounded_memory(tmp_path):
     assert peak < 2.1 * MAX_BYTES
 
 
-def test_a_source_without_an_end():
-    with pytest.raises(InputUnreadable, match="has over 128 MiB"):
+def test_a_source_without_an_end(monkeypatch):
+    with pytest.raises(InputUnreadable, match="is not a plain file"):
         load_state("/dev/zero")
+    with open("/dev/zero") as endless, pytest.raises(InputUnreadable, match="has over 128 MiB"):
+        monkeypatch.setattr(sys, "stdin", endless)
+        load_state("-")
 
 
 def test_a_file_of_too_many_values(write, monkeypatch):

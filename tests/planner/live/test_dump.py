@@ -58,7 +58,7 @@ def test_a_dump_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypat
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_dump(path, {"x": float("nan")})
     assert path.read_bytes() == b"before"
-    with pytest.raises(OutputUnwritable, match="does not exist"):
+    with pytest.raises(OutputUnwritable, match="there is no folder"):
         write_dump(tmp_path / "nowhere" / "dump.json", DOCUMENT)
     with pytest.raises(OutputUnwritable, match="is a directory"):
         write_dump(tmp_path, DOCUMENT)
