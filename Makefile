@@ -51,7 +51,7 @@ demo-swarm: .venv-test/everything ## start a private swarm of real Petals server
 
 test: .venv-test/everything ## install everything, petals too, and run all tests (ARGS='-k word')
 	@echo 'pytest'
-	@$(tests) -m pytest $(ARGS)
+	@$(tests) -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: lint test ## ruff, mypy and all tests: what CI runs
 
