@@ -51,6 +51,13 @@ def source_of(context: Any, name: str) -> str | None:
     return getattr(context.get_parameter_source(name), "name", None)
 
 
+def prefix_text(text: str) -> str:
+    """Read a model's DHT prefix from the command line."""
+    if not text.strip():
+        raise typer.BadParameter("is empty; plan-swarm models lists what there is")
+    return text
+
+
 def whole_number(text: str) -> int:
     """Read an integer from the command line."""
     try:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cli import config
-from cli.asked import block_count, number, source_of
+from cli.asked import block_count, number, prefix_text, source_of
 from cli.exitcodes import ExitCode
 
 Action = Callable[[], ExitCode]
@@ -72,7 +72,7 @@ Timeout = Annotated[
         parser=number, metavar="SECONDS", show_default=False, help="Give up reading after so long. Default: 30."
     ),
 ]
-Prefix = Annotated[str, typer.Option(metavar="PREFIX", help="The model's DHT prefix.")]
+Prefix = Annotated[str, typer.Option(parser=prefix_text, metavar="PREFIX", help="The model's DHT prefix.")]
 NumBlocks = Annotated[
     int | None,
     typer.Option(parser=block_count, metavar="N", help="Blocks of the model, where the swarm does not announce it."),

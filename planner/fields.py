@@ -34,7 +34,7 @@ def number(value: object, name: str, most: float, least: float = 0.0) -> float:
     """`value` as a float, where it is a number from `least` to `most`."""
     # Compared before it is converted: an integer may be too large for a float, and NaN fails any comparison.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        raise Malformed(f"{name} {show(value)} is not a number from {least:g} to {most:g}")
+        raise Malformed(f"{name} {show(value)} is not a number from {least:.15g} to {most:.15g}")
     return float(value) + 0.0  # no negative zero
 
 

@@ -79,6 +79,8 @@ class Published:
         What another node read afterwards.
     compared
         The swarm as it was read before; None for a revoke.
+    replaced
+        The plan, or revoke, of the same key that stood there before; None where none did.
     """
 
     envelope: bytes
@@ -87,6 +89,7 @@ class Published:
     taken: tuple[str, ...]
     seen: Judged
     compared: Compared | None = None
+    replaced: Verified | None = None
 
     @property
     def fresh_until(self) -> float | None:
@@ -249,7 +252,7 @@ async def _publish(
         subkeys, taken = await _store(node, verified, envelope, standing)
         await _store_heartbeat(node, verified, heartbeat, now + lease)
     seen = await _seen(verified, initial_peers, timeout)
-    return Published(envelope, verified, subkeys, taken, seen, compared)
+    return Published(envelope, verified, subkeys, taken, seen, compared, standing.plan)
 
 
 def _sealed(plan: PublishedPlan, key: SigningKey, epoch: int, now: float) -> tuple[bytes, Verified]:
@@ -292,7 +295,7 @@ async def _revoke(
             storing(verified, envelope)
         subkeys, taken = await _store(node, verified, envelope, standing)
     seen = await _seen(verified, initial_peers, timeout)
-    return Published(envelope, verified, subkeys, taken, seen)
+    return Published(envelope, verified, subkeys, taken, seen, replaced=standing.plan)
 
 
 async def _keep(

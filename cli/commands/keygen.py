@@ -33,7 +33,11 @@ def keygen(
         key = generate()
         with shielded():
             save_key(file, key, passphrase)
-        write_stdout(f"{key.public.text()}\n")
+        try:
+            write_stdout(f"{key.public.text()}\n")
+        except BaseException:
+            file.unlink()  # nobody knows it, and the next try is to find the name free
+            raise
         return ExitCode.SUCCESS
 
     return act

@@ -107,7 +107,7 @@ def publish(
                     progress=report,
                     storing=lambda verified, sealed: _storing(way, verified, sealed, envelope),
                 )
-            write_stdout(published_text(done))
+            say_published(done)
             way.ending.let_go()
             if keep:
                 _keep(done, signer, way, timeout)
@@ -120,16 +120,16 @@ def _storing(way: Way, verified: Verified, sealed: bytes, file: Path | None) -> 
     """Write the signed plan to its file, then let no signal come between storing it and saying so."""
     from planner.canonical import write_whole
 
-    hold(way, verified)
+    hold(way, verified, "; plan-swarm revoke takes it back")
     if file is not None:
         write_whole(file, sealed)
 
 
-def hold(way: Way, verified: Verified) -> None:
+def hold(way: Way, verified: Verified, way_back: str = "") -> None:
     """From now on the command ends only when it has said what the swarm has taken, or when it is told to twice."""
     way.ending.hold(
         f"epoch {verified.epoch} is being stored, and this ends when it is known what came of it; Ctrl-C again leaves"
-        " at once: plan-swarm status then shows what stands, and plan-swarm revoke takes it back"
+        f" at once, and plan-swarm status then shows what stands{way_back}"
     )
 
 
@@ -162,7 +162,26 @@ def _compared(compared: Compared) -> list[str]:
     return [*overridden, f"Read anew: {compared.reading.summary()}."]
 
 
-def published_text(done: Published) -> str:
+def say_published(done: Published) -> None:
+    """Say what was published; where standard output takes it no more, on standard error that it stands all the same.
+
+    Raises
+    ------
+    BrokenPipeError, OutputUnwritable
+        As `cli.output.write_stdout`.
+    """
+    from cli.live import say
+    from cli.output import write_stdout
+    from planner.errors import OutputUnwritable
+
+    try:
+        write_stdout(_published_text(done))
+    except (BrokenPipeError, OutputUnwritable):
+        say(f"published as epoch {done.verified.epoch} all the same; see plan-swarm status")
+        raise
+
+
+def _published_text(done: Published) -> str:
     """What was published and what another node has seen of it."""
     from planner.text import some
     from planner.when import at
@@ -170,6 +189,8 @@ def published_text(done: Published) -> str:
     verified, seen = done.verified, done.seen
     lines = _compared(done.compared) if done.compared is not None else []
     what = "plan" if verified.plan is not None else "revoke"
+    if verified.plan is None:
+        lines.append(_taken_back(verified, done.replaced))
     lines.append(
         f"Published the {what} as epoch {verified.epoch}, {len(done.envelope):,} bytes,"
         f" under {len(done.taken)} of {len(done.subkeys)} subkeys."
@@ -182,6 +203,15 @@ def published_text(done: Published) -> str:
         lines.append(f"warning: somebody overwrites your records: {some(seen.overwritten)}")
     lines += [f"warning: {problem}" for problem in seen.problems]
     return _text(lines)
+
+
+def _taken_back(revoke: Verified, replaced: Verified | None) -> str:
+    from planner.text import escape
+
+    if replaced is not None and replaced.plan is not None:
+        return f"Takes back plan {replaced.plan_id}, epoch {replaced.epoch}."
+    stands = "a revoke stands there already" if replaced is not None else "no plan of this key was to be seen there"
+    return f"warning: {stands}, for {escape(revoke.prefix, 80)}; this takes back what may be hidden"
 
 
 def _keep(done: Published, key: SigningKey, way: Way, timeout: float) -> None:

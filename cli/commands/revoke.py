@@ -17,9 +17,8 @@ def revoke(
     """Take back the plan that a key has published: no further move begins, what has moved stays."""
 
     def act() -> ExitCode:
-        from cli.commands.publish import hold, published_text
+        from cli.commands.publish import hold, say_published
         from cli.live import check_installed, progress, swarm
-        from cli.output import write_stdout
 
         check_installed()
         from cli.keyfiles import signing_key
@@ -32,7 +31,7 @@ def revoke(
                 done = take_back(
                     prefix, signer, way.peers, timeout=timeout, storing=lambda verified, _: hold(way, verified)
                 )
-            write_stdout(published_text(done))
+            say_published(done)
             way.ending.let_go()
         return ExitCode.SUCCESS
 

@@ -57,12 +57,13 @@ def verify(
             raise PolicyInvalid("--last-payload goes with --last-epoch: it is the payload of that epoch")
         if last_epoch is not None and last_epoch < 1:
             raise PolicyInvalid(f"--last-epoch must be at least 1, not {last_epoch}")
-        if last_payload is not None and re.fullmatch("[0-9a-f]{64}", last_payload) is None:
+        if last_payload is not None and re.fullmatch("[0-9A-Fa-f]{64}", last_payload) is None:
             raise PolicyInvalid("--last-payload is no payload's hash: 64 hexadecimal digits, as verify prints them")
         check_installed("cryptography", "msgpack")
         trusted = public_keys(trust or ())
         if file is not None:
-            _verify_file(file, trusted or None, prefix, last_epoch, last_payload)
+            seen_last = last_payload.lower() if last_payload is not None else None
+            _verify_file(file, trusted or None, prefix, last_epoch, seen_last)
             return ExitCode.SUCCESS
         if prefix is None or not trusted:
             raise PolicyInvalid("name a FILE, or --prefix and --trust to look into the swarm")

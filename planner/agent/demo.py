@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from planner.addresses import wrong_with
 from planner.agent.demo_swarm import LAYOUT, START_TIMEOUT, DemoSwarm, ServerSpec
 from planner.canonical import file_behind, write_whole
+from planner.errors import OutputUnwritable
+from planner.text import escape
 
 
 def run(
@@ -51,7 +54,7 @@ def run(
         if peers_file is not None:
             peers = file_behind(Path(peers_file))
             # Before too: what a swarm that was killed has left would send others to nobody.
-            peers.unlink(missing_ok=True)
+            _remove_left(peers)
             until_the_end.callback(peers.unlink, missing_ok=True)
         write(f"Starting a DHT and {len(servers)} Petals servers on this machine, on its CPU ...")
         started = time.monotonic()
@@ -68,6 +71,25 @@ def run(
                 for name in sorted(name for name in up if swarm.servers[name].state == "ended"):
                     write(f"{name} was killed; its records expire in {2 * swarm.update_period:g} s at most.")
                     up.remove(name)
+
+
+def _remove_left(peers: Path) -> None:
+    """Remove the addresses that a swarm has left there, and nothing else.
+
+    Raises
+    ------
+    OutputUnwritable
+        If anything else is there.
+    """
+    try:
+        lines = peers.read_text().splitlines()
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError):
+        lines = [""]
+    if any(wrong_with(line) is not None for line in lines):
+        raise OutputUnwritable(f"{escape(str(peers))} holds something else than addresses of peers; name another file")
+    peers.unlink()
 
 
 def describe(swarm: DemoSwarm, command: str = "plan-swarm") -> tuple[str, ...]:

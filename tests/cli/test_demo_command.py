@@ -67,3 +67,12 @@ def test_a_bad_peers_file_is_refused_before_anything_starts(
     assert err.startswith("plan-swarm: ")
     assert err.count("\n") == 1
     assert text in err
+
+
+def test_a_peers_file_with_something_else_in_it_is_left_as_it_is(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("keep me")
+    done = run("demo", "swarm", "--peers-file", str(notes))
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "holds something else than addresses of peers; name another file" in done.stderr
+    assert notes.read_text() == "keep me"

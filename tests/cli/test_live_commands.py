@@ -278,6 +278,7 @@ def test_publish_status_verify_revoke_status(case: Case) -> None:
     back = case("revoke", "--prefix", case.prefix, "--key", case.key_file)
     assert back.returncode == 0
     assert "Published the revoke" in back.stdout
+    assert f"Takes back plan {plan['plan_id']}, epoch {plan['epoch']}." in " ".join(back.stdout.split())
     (plan,) = case.status()["plans"]
     assert (plan["verdict"], plan["fresh"]) == ("revoked", False)
 
@@ -289,6 +290,29 @@ def test_an_envelope_in_a_file(case: Case) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("valid: plan ")
     assert "whether to trust its key is yours to say" in run("verify", str(path)).stdout
+
+
+def test_a_revoke_that_takes_nothing_back_says_so(case: Case) -> None:
+    for stands in ("no plan of this key was to be seen there", "a revoke stands there already"):
+        done = case("revoke", "--prefix", case.prefix, "--key", case.key_file)
+        assert done.returncode == 0
+        assert f"warning: {stands}, for {case.prefix};" in " ".join(done.stdout.split())
+    done = case("revoke", "--prefix", "", "--key", case.key_file)
+    assert (done.returncode, "--prefix" in done.stderr) == (2, True)
+
+
+def test_what_was_stored_is_said_where_nobody_reads_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAN_SWARM_INITIAL_PEERS", ",".join(case.swarm.peers))
+    code, said = closed_pipe("revoke", "--prefix", case.prefix, "--key", case.key_file, code=LAUNCH)
+    assert code == 141
+    (epoch,) = re.findall(r"^published as epoch (\d+) all the same; see plan-swarm status$", said, re.MULTILINE)
+    assert f"epoch-{epoch}" in standing(case.swarm, case.prefix, case.key_id)
+
+
+def test_a_key_that_nobody_was_told_of_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    assert closed_pipe("keygen", str(path), code=LAUNCH)[0] == 141
+    assert not path.exists()
 
 
 def limited(size: int) -> Callable[[], None]:

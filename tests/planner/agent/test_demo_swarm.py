@@ -321,7 +321,7 @@ with suppress(KeyboardInterrupt), cleaning_up() as ending:
 )
 def test_however_it_ends_nothing_of_it_stays(number, whose, when, code, tmp_path):
     peers = tmp_path / "swarm.peers"
-    peers.write_text("of a swarm that was killed")
+    peers.write_text(f"/ip4/127.0.0.1/tcp/1/p2p/Qm{'a' * 44}\n")  # of a swarm that was killed
     with subprocess.Popen(
         [sys.executable, "-c", ONE_SERVER, str(peers)],
         stdin=subprocess.DEVNULL,
