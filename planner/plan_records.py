@@ -167,13 +167,17 @@ class Judged:
         return self.last_epoch is None and any(refusal.reason in strangers for _, refusal in self.refusals)
 
 
-def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -> Judged:
+def judge(
+    found: Found, key: PublicKey, prefix: str, now: float | None = None, last: tuple[int, str] | None = None
+) -> Judged:
     """Judge all records under the plans of `key`, one by one.
 
     Parameters
     ----------
     now
         Unix time; by default this machine's.
+    last
+        The highest epoch of this key that was seen before, and its payload's hash: what is older is refused.
     """
     moment = time.time() if now is None else now
     # A stranger may copy one envelope any number of times: each is looked at once.
@@ -189,7 +193,14 @@ def judge(found: Found, key: PublicKey, prefix: str, now: float | None = None) -
     beats: list[tuple[bytes, list[str]]] = []
     epoch_of: dict[str, int] = {}
     for value, subkeys in of_value.items():
-        verdict = check_plan(value, trusted=(key,), prefix=prefix, now=moment)
+        verdict = check_plan(
+            value,
+            trusted=(key,),
+            prefix=prefix,
+            now=moment,
+            last_epoch=None if last is None else last[0],
+            last_payload_hash=None if last is None else last[1],
+        )
         if (epoch := _own_epoch(value, key, prefix)) is not None:
             epoch_of.update(dict.fromkeys(subkeys, epoch))
         if isinstance(verdict, Verified):
