@@ -100,6 +100,13 @@ def test_a_plan_from_a_dump_loads_no_torch_hivemind_or_petals(tmp_path):
     assert not loaded & {"torch", "transformers", "hivemind", "petals"}
 
 
+@pytest.mark.parametrize("module", ["follow", "slack", "turns", "record", "memory"])
+def test_what_an_agent_decides_and_remembers_loads_neither_petals_nor_hivemind_nor_ortools(module, tmp_path):
+    loaded = loaded_by(f"import planner.agent.{module}", report=tmp_path / "modules")
+    assert "planner" in loaded
+    assert not loaded & {"torch", "transformers", "hivemind", "petals", "ortools", "pandas", "cli"}
+
+
 def requirements_in(path: str) -> list[Requirement]:
     lines = (line.partition("#")[0].strip() for line in (ROOT / path).read_text(encoding="utf-8").splitlines())
     return [Requirement(line) for line in lines if line]
