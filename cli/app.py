@@ -23,6 +23,7 @@ from cli.commands.keygen import keygen
 from cli.commands.models import models
 from cli.commands.publish import publish
 from cli.commands.revoke import revoke
+from cli.commands.serve import SETTINGS, serve
 from cli.commands.status import status
 from cli.commands.verify import verify
 from cli.completion import complete_peer
@@ -266,6 +267,7 @@ for _name, _function in (
     ("verify", verify),
 ):
     app.command(_name)(_function)
+app.command("serve", context_settings=SETTINGS)(serve)
 app.add_typer(demo, name="demo")
 
 

@@ -43,14 +43,17 @@ _last: list[typer.Context] = []
 
 
 def take_everywhere(group: Any) -> None:
-    """Let ``--config`` stand after a command too, as that command's other options do."""
+    """Let ``--config`` stand after a command too, as that command's other options do.
+
+    Not after one that hands what it does not know to another program, which has a ``--config`` of its own.
+    """
     (option,) = (option for option in group.params if option.name == "config_file")
     option = copy(option)
     option.expose_value, option.envvar, option.rich_help_panel = False, None, None
     below = list(group.commands.values())
     for parser in below:  # which grows
         below += getattr(parser, "commands", {}).values()
-        if not hasattr(parser, "commands"):
+        if not hasattr(parser, "commands") and not parser.context_settings.get("ignore_unknown_options"):
             parser.params.append(option)
 
 

@@ -42,7 +42,7 @@ def test_the_script():
 
 
 def test_the_options_named():
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+(?![\w-])", README))
     commands = set(re.findall(r"plan-swarm ([a-z]+)", README)) & set(get_command(app).commands)
     text = "".join(run("-m", "cli", *command, "--help") for command in [(), *((name,) for name in sorted(commands))])
     assert {option for option in options if option not in text} == set()

@@ -7,6 +7,7 @@ as the leader of a process group, which goes with its parent and may be killed a
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ HALF = 6
 
 
 def main(folder: str, peer: str, prefix: str) -> None:
+    gc.disable()  # a Petals session that is collected in the thread of its own event loop waits for itself
     tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
     local = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
     wait()

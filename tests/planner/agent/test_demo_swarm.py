@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -28,6 +23,7 @@ from planner.publishing import publish
 from planner.state import ServerState
 from planner.status import swarm_status
 from solver.problem import Span
+from tests.planner.agent.beside import ENVIRONMENT, beside
 from tests.planner.agent.left_behind import assert_nothing_left, processes_of, swarm_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
@@ -35,9 +31,6 @@ if find_spec("petals") is None or find_spec("hivemind") is None:
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore:path is deprecated:DeprecationWarning")]
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "HIVEMIND_LOGLEVEL": "ERROR"}
 STATES = {0: "offline", 1: "joining", 2: "online"}
 
 
@@ -51,35 +44,9 @@ def swarm():
     assert_nothing_left(folder, pids, timeout=5)
 
 
-@contextmanager
 def other_process(swarm, script):
     """Asks a script with a node of its own in the swarm's DHT, whose sockets go with the swarm's folder."""
-    arguments = [str(swarm.model), swarm.initial_peers[0], swarm.prefix]
-    with (
-        tempfile.TemporaryFile("r+") as errors,
-        subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            # A stock client tries for ever where it cannot go on: three times will do.
-            env={**ENVIRONMENT, "TMPDIR": str(swarm.folder), "PETALS_MAX_RETRIES": "3"},
-            start_new_session=True,
-        ) as process,
-    ):
-
-        def ask():
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-            came, _, _ = select.select([process.stdout], [], [], 100)
-            answer = process.stdout.readline() if came else b""
-            assert answer, errors.seek(0) or errors.read()[-2000:]
-            return json.loads(answer)
-
-        try:
-            yield ask
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    return beside(script, [str(swarm.model), swarm.initial_peers[0], swarm.prefix], swarm.folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,97 @@
+"""Servers started by `plan-swarm serve`, each a process with a log and a state folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cli.process import ROOT, run
+
+PREFIX = "tiny-llama-hf"
+REFRESH = 2.0
+OPTIONS = (
+    *("--dht_prefix", PREFIX, "--device", "cpu", "--torch_dtype", "float32", "--num_handlers", "2"),
+    *("--host_maddrs", "/ip4/127.0.0.1/tcp/0", "--no_auto_relay", "--update_period", "5"),
+    *("--refresh", f"{REFRESH:g}", "--drain-timeout", "20"),
+)
+
+
+class Servers:
+    """By name; the first that is started begins the swarm."""
+
+    def __init__(self, folder: Path, model: Path, trust: str) -> None:
+        self.folder, self.model, self.trust = folder, model, trust
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.initial_peer = ""
+
+    def start(self, name: str, *options: str) -> None:
+        """Start one, or start it again."""
+        join = ("--initial_peers", self.initial_peer) if self.initial_peer else ("--new_swarm",)
+        state = ("--trust", self.trust, "--state-dir", str(self.folder / name))
+        with open(self._log(name), "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "cli", "serve", str(self.model), *join, *OPTIONS, *state, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.folder)},
+                start_new_session=True,
+            )
+        if not self.initial_peer:
+            self.initial_peer = until(lambda: (re.findall(r"server on \['([^']+)'", self.log(name)) or [""])[0])
+
+    def log(self, name: str) -> str:
+        return self._log(name).read_text()
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def peer_id(self, name: str) -> str:
+        """Of the server that runs under this name now."""
+        return until(lambda: re.findall(r"server on \['[^']+/p2p/(\w+)'", self.log(name)))[-1]
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send it a signal, and wait for its end."""
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        return process.wait(30)
+
+    def end(self) -> None:
+        """End all of them, in order; what does not go is killed."""
+        for process in self.processes.values():
+            process.terminate()
+        for name in [*self.processes]:
+            process = self.processes.pop(name)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Any other command of plan-swarm, in this swarm."""
+        return run(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": self.initial_peer})
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """What `plan-swarm status` says of each server that is here, by name."""
+        done = self.command("status", "--prefix", PREFIX, "--trust", self.trust, "--json", "--quiet")
+        rows = {row["peer_id"]: row for row in json.loads(done.stdout or '{"servers": []}')["servers"]}
+        names = {self.peer_id(name): name for name in self.processes}
+        return {name: rows[peer_id] for peer_id, name in names.items() if peer_id in rows}
+
+
+def until(ask: Callable[[], Any], seconds: float = 90.0) -> Any:
+    """Ask until the answer is true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {seconds:g} s"
+        time.sleep(0.2)
+    return answer
