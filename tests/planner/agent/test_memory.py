@@ -221,16 +221,6 @@ def test_what_is_there_and_cannot_be_read_is_no_first_start(tmp_path):
     unusable(blocked, "Not a directory")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_may_not_be_searched_is_no_first_start(tmp_path):
-    saved(tmp_path)
-    tmp_path.chmod(0)
-    try:
-        unusable(tmp_path, "Permission denied")
-    finally:
-        tmp_path.chmod(0o700)
-
-
 def test_a_denied_look_is_no_first_start(tmp_path, monkeypatch):
     def denied(self):
         raise PermissionError(13, "Permission denied", str(self))
