@@ -5,143 +5,48 @@ One server and one client do all of it, as each takes seconds to come up; every 
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
 
+from benchmarks import talking
+from benchmarks.talking import PATIENCE, Client, process
 from planner.agent.tiny_model import make_tiny_model
 
 pytestmark = pytest.mark.timeout(180)
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-PATIENCE = 60.0
 GRACE, OFFLINE_SECONDS = 2.0, 7.0
 CLOSE = 1e-5
 """How far answers may be from those of the local blocks."""
+LENGTH = 100
+"""Tokens of the longest session."""
 
 
-class Talker:
-    """A process of its own that does what it is told by lines of JSON."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self) -> None:
-        for line in self.process.stdout:
-            self.hear(json.loads(line))
-
-    def hear(self, line: dict[str, Any]) -> None:
-        self.lines.put(line)
-
-    def write(self, **command: Any) -> None:
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-
-
-class Server(Talker):
-    def __call__(self, do: str, **more: Any) -> Any:
-        self.write(do=do, **more)
-        answer = self.lines.get(timeout=PATIENCE)
-        assert "error" not in answer, answer["error"]
-        return answer["answer"]
+class Server(talking.Server):
+    """A server of `tests.planner.agent.span_server`."""
 
     def set(self, pause: float = 0.0, grace: float = GRACE, offline: float = OFFLINE_SECONDS) -> None:
         """Seconds for each load beside those that it takes, and those of `span_change`."""
         self("set", pause=pause, grace=grace, offline=offline)
-
-    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE
-        while not wanted(seen := self("look")):
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.1)
-        return seen
-
-
-class Client(Talker):
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.works = {0: Work(self, 0)}
-        super().__init__(process)
-
-    def hear(self, line: dict[str, Any]) -> None:
-        self.works[line.pop("id")].lines.put(line)
-
-    def __call__(self, do: str, **more: Any) -> Work:
-        number = len(self.works)
-        work = self.works[number] = Work(self, number)
-        self.write(id=number, do=do, **more)
-        return work
-
-
-class Work:
-    """What a client is at, and what it tells of it."""
-
-    def __init__(self, client: Client, number: int) -> None:
-        self.client, self.number = client, number
-        self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    def some(self, count: int) -> list[dict[str, Any]]:
-        return [self.lines.get(timeout=PATIENCE) for _ in range(count)]
-
-    def end(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Everything else that it tells until its end, and how it ended."""
-        told = []
-        while "ended" not in (line := self.lines.get(timeout=PATIENCE)):
-            told.append(line)
-        return told, line
-
-    def enough(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        self.client.write(id=self.number, do="enough")
-        return self.end()
-
-
-@contextmanager
-def process(script: str, *arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    with (folder / f"{script}.log").open("w") as log:
-        started = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "HIVEMIND_LOGLEVEL": "ERROR"},
-            start_new_session=True,
-        )
-        try:
-            yield started
-        finally:
-            with suppress(ProcessLookupError):  # where it has been killed already
-                os.killpg(started.pid, signal.SIGKILL)
-            started.communicate()
 
 
 @pytest.fixture(scope="module")
 def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Client]]:
     folder = tmp_path_factory.mktemp("swarm")
     model = str(make_tiny_model(folder / "model"))
-    options = json.dumps({"model": model, "blocks": "0:4"})
+    here = "tests.planner.agent"
     with (
-        process("span_server.py", options, folder=folder) as serving,
-        process("span_client.py", model, folder=folder) as asking,
+        process(f"{here}.span_server", {"model": model, "blocks": "0:4"}, folder) as serving,
+        process(f"{here}.span_client", {"model": model, "reference": {"length": LENGTH}}, folder) as asking,
     ):
         server, client = Server(serving), Client(asking)
         seen = server.until(lambda seen: seen["span"] is not None)
-        client.write(peer=seen["maddrs"][0])
-        assert client.works[0].end() == ([], {"ended": "ready"})
+        client.join(seen["maddrs"][0])
         yield server, client
 
 
