@@ -37,23 +37,23 @@ class Reference:
         self, folder: str, length: int, device: str = "cpu", torch_dtype: str = "float32", quant_type: str = "none"
     ) -> None:
         config, dtype = AutoDistributedConfig.from_pretrained(folder), DTYPE_MAP[torch_dtype]
+        target = torch.device(device)
         random = torch.randn(1, length, config.hidden_size, generator=torch.Generator().manual_seed(0))
         self.num_blocks = config.num_hidden_layers
         self.inputs = random.to(dtype).float()
         self._answers: dict[tuple[int, int], torch.Tensor] = {}
         hidden: dict[int, torch.Tensor] = {}
         for block in range(self.num_blocks):
+            read = load_pretrained_block(
+                folder,
+                block,
+                config=config,
+                torch_dtype=dtype,
+                cache_dir=os.path.join(tempfile.gettempdir(), "cache"),
+            )
+            module = convert_block(read, block, config, (target,), target, QuantType[quant_type.upper()])
+            hidden[block] = self.inputs.to(target, dtype)
             with torch.inference_mode():
-                read = load_pretrained_block(
-                    folder,
-                    block,
-                    config=config,
-                    torch_dtype=dtype,
-                    cache_dir=os.path.join(tempfile.gettempdir(), "cache"),
-                )
-                target = torch.device(device)
-                module = convert_block(read, block, config, (target,), target, QuantType[quant_type.upper()])
-                hidden[block] = self.inputs.to(target, dtype)
                 for start in hidden:
                     hidden[start] = module(hidden[start])[0]
                     self._answers[start, block + 1] = hidden[start].float().cpu()

@@ -23,8 +23,7 @@ from planner.agent.compat import keep_sockets_in, prepare
 prepare()
 keep_sockets_in(tempfile.gettempdir())
 
-import torch  # noqa: E402  # after prepare, as petals is
-from petals.utils.convert_block import QuantType  # noqa: E402
+from petals.utils.convert_block import QuantType  # noqa: E402  # after prepare
 
 from benchmarks.talking import PREFIX  # noqa: E402
 from planner.agent import span_change  # noqa: E402

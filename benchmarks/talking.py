@@ -19,7 +19,7 @@ from benchmarks.private_swarm import ROOT
 
 PREFIX = "tiny-llama-hf"
 """What the blocks are called in their swarm."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that an answer may take."""
 
 
@@ -34,9 +34,14 @@ class Talker:
     def read(self) -> None:
         for line in self.process.stdout:
             self.hear(json.loads(line))
+        self.over()
 
     def hear(self, line: dict[str, Any]) -> None:
         self.lines.put(line)
+
+    def over(self) -> None:
+        """The process tells nothing more: whoever waits for it should know."""
+        self.lines.put({"error": "the process has ended"})
 
     def write(self, **command: Any) -> None:
         self.process.stdin.write(json.dumps(command) + "\n")
@@ -70,6 +75,10 @@ class Client(Talker):
     def hear(self, line: dict[str, Any]) -> None:
         self.works[line.pop("id")].lines.put(line)
 
+    def over(self) -> None:
+        for work in list(self.works.values()):
+            work.lines.put({"ended": "with the client's process"})
+
     def join(self, peer: str) -> None:
         """Have it join the swarm of `peer`."""
         self.write(peer=peer)
@@ -91,7 +100,9 @@ class Work:
         self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
 
     def some(self, count: int) -> list[dict[str, Any]]:
-        return [self.lines.get(timeout=PATIENCE) for _ in range(count)]
+        told = [self.lines.get(timeout=PATIENCE) for _ in range(count)]
+        assert not any("ended" in line for line in told), told[-1]
+        return told
 
     def end(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Everything else that it tells until its end, and how it ended."""
