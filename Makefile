@@ -36,7 +36,7 @@ tests := .venv-test/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: FORCE help demo demo-swarm test check lint fmt bench clean
+.PHONY: FORCE help demo demo-swarm test check lint fmt bench bench-gpu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 12
@@ -68,6 +68,9 @@ fmt: .venv-test/everything ## format, and mend what ruff can
 
 bench: .venv-test/everything ## install everything and measure speed and quality, on a private DHT too
 	@$(tests) -m benchmarks $(ARGS)
+
+bench-gpu: .venv-test/everything ## change the span of a server on a CUDA device (ARGS='--device cpu': small)
+	@$(tests) -m benchmarks.gpu_span_change $(ARGS)
 
 clean: ## remove the venvs and all that the tools leave
 	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-swarm.peers
