@@ -36,7 +36,7 @@ tests := .venv-test/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: FORCE help demo demo-swarm test check lint fmt bench bench-gpu clean
+.PHONY: FORCE help demo demo-swarm demo-agents test check lint fmt bench bench-gpu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 12
@@ -48,6 +48,9 @@ show = printf '\n$$ %s\n' 'plan-swarm $(1)' && .venv/bin/plan-swarm $(1)
 
 demo-swarm: .venv-test/everything ## start a private swarm of real Petals servers, until Ctrl-C
 	@.venv-test/bin/plan-swarm demo swarm --peers-file demo-swarm.peers
+
+demo-agents: .venv-test/everything ## the same move by servers that follow a plan and by stock ones, with its cost
+	@.venv-test/bin/plan-swarm demo agents $(ARGS)
 
 test: .venv-test/everything ## install everything, petals too, and run all tests (ARGS='-k word')
 	@echo 'pytest'

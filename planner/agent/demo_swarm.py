@@ -57,6 +57,8 @@ class ServerSpec:
         RPS, announced as it is given.
     seconds_per_block
         Waited before each block is loaded, so that the server is seen JOINING for a while.
+    trust
+        The public key whose plans it follows; None for a server of stock Petals.
     """
 
     name: str
@@ -64,6 +66,7 @@ class ServerSpec:
     end: int
     throughput: float
     seconds_per_block: float = 0.0
+    trust: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,8 @@ class DemoSwarm:
     ----------
     servers
         What is started with it, all at once.
-    prefix
-        The model's prefix in the DHT.
+    prefix, num_blocks
+        The model's prefix in the DHT, and how many blocks it has.
     update_period
         Seconds between two announcements of a server; a record expires after twice that.
     timeout
@@ -117,10 +120,11 @@ class DemoSwarm:
         servers: Sequence[ServerSpec] = LAYOUT,
         *,
         prefix: str = PREFIX,
+        num_blocks: int = NUM_BLOCKS,
         update_period: float = 5.0,
         timeout: float = START_TIMEOUT,
     ) -> None:
-        self.prefix, self.update_period, self.num_blocks = prefix, update_period, NUM_BLOCKS
+        self.prefix, self.update_period, self.num_blocks = prefix, update_period, num_blocks
         self._specs, self._timeout = tuple(servers), timeout
         self._servers: dict[str, DemoServer] = {}
         self._nursery: subprocess.Popen[bytes] | None = None
@@ -128,6 +132,8 @@ class DemoSwarm:
         self._initial_peers: tuple[str, ...] = ()
         self._ready = self._made = False
         self._unread = b""
+        self.tidings: list[Mapping[str, Any]] = []
+        """What was seen besides the servers' states: ``event``, ``name``, and more."""
 
     def __enter__(self) -> DemoSwarm:
         self.start()
@@ -187,19 +193,27 @@ class DemoSwarm:
         assert spec.name not in {*self._servers, DHT, "model", "nursery"}, f"{spec.name} is taken"
         assert 0 <= spec.start < spec.end <= self.num_blocks, f"{spec.start}:{spec.end} is not a span of the model"
         self._order(
-            "start",
-            spec.name,
-            start=spec.start,
-            end=spec.end,
-            throughput=spec.throughput,
-            seconds_per_block=spec.seconds_per_block,
-            prefix=self.prefix,
+            "serve",
+            **vars(spec),
+            **self._whereabouts(),
             update_period=self.update_period,
-            initial_peers=self._initial_peers,
-            model=str(self.model),
             cache=str(self.folder / "cache"),
+            state=str(self.folder / f"{spec.name}-state"),
         )
         self._servers[spec.name] = DemoServer(spec)
+
+    def move(self, name: str, start: int, end: int) -> None:
+        """Have a stock server hold other blocks as it does when it finds that itself. Does not wait."""
+        self._order("move", self._servers[name].spec.name, start=start, end=end)
+
+    def generate(self) -> None:
+        """Start a stock client that generates all the time: each ``token`` is among the `tidings`."""
+        self._order("generate", "client", **self._whereabouts())
+
+    def ask(self, name: str, start: int, end: int) -> None:
+        """Start to ask a server for these blocks all the time: each ``answer`` is among the `tidings`."""
+        peer_id = self._servers[name].peer_id
+        self._order("ask", f"{name}-asked", peer_id=peer_id, start=start, end=end, **self._whereabouts())
 
     def take_offline(self, name: str) -> None:
         """Ask a server to go as stock Petals goes: it announces OFFLINE, then its process ends. Does not wait."""
@@ -271,6 +285,9 @@ class DemoSwarm:
         for name, server in self._servers.items():
             self._servers[name] = server if server.state == "ended" else server.then("ended")
 
+    def _whereabouts(self) -> dict[str, Any]:
+        return {"prefix": self.prefix, "initial_peers": self._initial_peers, "model": str(self.model)}
+
     def _start_nursery(self) -> None:
         assert self._folder is None, "a swarm is started once"
         short = len(tempfile.gettempdir()) < _LONGEST_FOLDER - 30
@@ -289,7 +306,7 @@ class DemoSwarm:
         }
         # A session of its own: the terminal's Ctrl-C reaches this process alone, which takes the others down in order.
         self._nursery = subprocess.Popen(  # noqa: S603  # our own interpreter and module
-            [sys.executable, "-m", "planner.agent.nursery", str(self._folder), str(os.getpid())],
+            [sys.executable, "-m", "planner.agent.nursery", str(self._folder), str(os.getpid()), str(self.num_blocks)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -322,7 +339,9 @@ class DemoSwarm:
             raise PetalsUnusable(said["said"])
         if event == "failed":
             raise DemoSwarmFailed(f"the demo swarm cannot start: {said['said']}")
-        if name in self._servers:
+        if event in ("loaded", "token", "answer"):
+            self.tidings.append(said)
+        elif name in self._servers:
             self._note_server(event, name, said)
         elif event == "ended" and said["exit_code"]:
             raise DemoSwarmFailed(f"the demo swarm's {name} process ended by itself: {said['said']}")

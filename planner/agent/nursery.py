@@ -17,7 +17,6 @@ import select
 import shutil
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -30,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.agent.compat import PetalsUnusable, imported, keep_sockets_in, prepare
-from planner.agent.tiny_model import make_tiny_model
+from planner.agent.demo_server import hold_the_dht, make_model, serve
+from planner.agent.demo_witness import ask, generate
+from planner.agent.nursling import GO, Tell
 
-LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 TICK = 0.2
 """Seconds between two looks at what may have happened."""
 PATIENCE = 20.0
@@ -40,10 +40,15 @@ PATIENCE = 20.0
 DHT = "dht"
 """The child that is only a node of the DHT: whom the others join by, whichever server is killed."""
 
-_PRELOADED = ("petals.server.server", "petals.utils.peft", "transformers.models.llama.modeling_llama")
+_PRELOADED = (
+    "petals.server.server",
+    "petals.utils.peft",
+    "transformers.models.llama.modeling_llama",
+    "planner.agent.server",
+)
 """What a server would import sooner or later, each for itself."""
 
-Tell = Callable[..., None]
+_WORK = {"serve": serve, "generate": generate, "ask": ask}
 
 
 @dataclass
@@ -77,7 +82,11 @@ class _Nursery:
         child = self.children[name]
         child.deadline = time.monotonic() + PATIENCE
         with suppress(OSError):
-            child.control.send("go")
+            child.control.send(GO)
+
+    def pass_on(self, name: str, order: dict[str, Any]) -> None:
+        with suppress(OSError):
+            self.children[name].control.send(order)
 
     def kill(self, name: str) -> None:
         with suppress(ProcessLookupError):
@@ -125,7 +134,7 @@ def remove(folder: Path) -> None:
 
 
 def main() -> None:
-    """Serve the parent that started this process: ``python -m planner.agent.nursery FOLDER PARENT_PID``."""
+    """Serve the parent that started this process: ``python -m planner.agent.nursery FOLDER PARENT_PID NUM_BLOCKS``."""
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     # The pipe to the parent gets a number of its own: what libraries print goes to the log.
     told = os.dup(1)
@@ -145,9 +154,9 @@ def main() -> None:
         keep_sockets_in(folder)
         (folder / "cache").mkdir()
         tell("ready", "nursery")
-        nursery.raise_child(DHT, _hold_the_dht)
+        nursery.raise_child(DHT, hold_the_dht)
         # A child makes the model: torch starts threads when it computes, and threads do not survive a fork.
-        nursery.raise_child("model", _make_model, str(folder / "model"))
+        nursery.raise_child("model", make_model, str(folder / "model"), int(sys.argv[3]))
         _obey(nursery, parent)
     except PetalsUnusable as error:
         tell("unusable", "nursery", said=str(error)[:2000])
@@ -173,8 +182,10 @@ def _obey(nursery: _Nursery, parent: int) -> None:
             name = order["name"]
             if order["do"] == "end":
                 return
-            if order["do"] == "start":
-                nursery.raise_child(name, _serve, order)
+            if order["do"] in _WORK:
+                nursery.raise_child(name, _WORK[order["do"]], order)
+            elif name in nursery.children and order["do"] == "move":
+                nursery.pass_on(name, order)
             elif name in nursery.children and order["do"] == "stop":
                 nursery.ask_to_go(name)
             elif name in nursery.children and order["do"] == "kill":
@@ -197,103 +208,21 @@ def _live(
             os.setpgid(0, 0)
         _redirect(folder / f"{name}.log")
 
-        def wanted() -> bool:
+        def heard() -> Any:
             if os.getppid() != nursery:  # killed: nobody else will end this group
                 os.killpg(0, signal.SIGKILL)
-            return not control.poll(TICK)
+            try:
+                return control.recv() if control.poll(TICK) else None
+            except EOFError:
+                return GO
 
-        work(lambda event, **more: tell(event, name, **more), wanted, *arguments)
+        work(lambda event, **more: tell(event, name, **more), heard, *arguments)
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def _make_model(tell: Tell, wanted: Callable[[], bool], folder: str) -> None:
-    make_tiny_model(folder)
-    tell("made")
-
-
-def _hold_the_dht(tell: Tell, wanted: Callable[[], bool]) -> None:
-    hivemind: Any = import_module("hivemind")
-    dht = hivemind.DHT(start=True, **_network())
-    tell("joined", peer_id=dht.peer_id.to_base58(), maddrs=[str(maddr) for maddr in dht.get_visible_maddrs()])
-    while wanted():
-        pass
-    dht.shutdown()
-
-
-def _serve(tell: Tell, wanted: Callable[[], bool], order: dict[str, Any]) -> None:
-    """Run a Petals server as it is: what it announces is told, and its loading may be slowed down."""
-    petals: Any = import_module("petals.server.server")
-    announced = None
-    declare, load = petals.declare_active_modules, petals.load_pretrained_block
-
-    def declare_and_note(dht: Any, uids: Any, server_info: Any, *args: Any, **options: Any) -> Any:
-        nonlocal announced
-        state = server_info.state
-        stored = declare(dht, uids, server_info, *args, **options)
-        if all(stored.values()):
-            announced = state.name.lower()
-        return stored
-
-    def load_slowly(*args: Any, **options: Any) -> Any:
-        time.sleep(order["seconds_per_block"])
-        return load(*args, **options)
-
-    petals.declare_active_modules, petals.load_pretrained_block = declare_and_note, load_slowly
-    server = petals.Server(
-        converted_model_name_or_path=order["model"],
-        dht_prefix=order["prefix"],
-        public_name=order["name"],
-        block_indices=f"{order['start']}:{order['end']}",
-        throughput=float(order["throughput"]),
-        balance_quality=0.0,  # with the blocks given, twice said: a stock server never moves by itself
-        initial_peers=order["initial_peers"],
-        update_period=order["update_period"],
-        cache_dir=order["cache"],
-        device="cpu",
-        torch_dtype="float32",
-        num_handlers=1,
-        skip_reachability_check=True,
-        reachable_via_relay=False,
-        **_network(),
-        use_auto_relay=False,
-    )
-    maddrs = [str(maddr) for maddr in server.dht.get_visible_maddrs()]
-    tell("joined", peer_id=server.dht.peer_id.to_base58(), maddrs=maddrs)
-
-    broken = threading.Event()
-
-    def run() -> None:
-        try:
-            server.run()
-        except BaseException:
-            broken.set()
-            raise
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    told = None
-    while thread.is_alive() and wanted():
-        # Petals announces ONLINE just before it can answer; `module_container` is set when it can.
-        if announced != told and (announced != "online" or server.module_container is not None):
-            told = announced
-            tell(announced)
-    server.stop.set()
-    thread.join()
-    if broken.is_set():
-        os._exit(1)  # its traceback is the last thing in the log
-    if announced != told:
-        tell(announced)
-    server.shutdown()
-
-
-def _network() -> dict[str, Any]:
-    """Nothing outside this machine is reached or reachable."""
-    return {"host_maddrs": [LOOPBACK], "use_relay": False, "nat_port_map": False, "auto_nat": False}
 
 
 def _redirect(log: Path) -> None:
