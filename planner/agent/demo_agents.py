@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from planner import Policy, make_plan
 from planner.agent.demo_cost import Cost, table
 from planner.agent.demo_swarm import DemoSwarm, DemoSwarmFailed, ServerSpec
-from planner.agent.demo_witness import ANSWER_SECONDS, LENGTH, TRIES
+from planner.agent.demo_witness import LENGTH, SETTINGS
 from planner.keys import PublicKey, SigningKey, generate
 from planner.live import read_live
 from planner.plan import PlannedServer
@@ -71,13 +70,10 @@ def run(
     """
     layout = [replace(spec, seconds_per_block=seconds_per_block) for spec in LAYOUT]
     key = generate()
-    write(
-        f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that generates all the time: it gives a"
-    )
-    write(
-        f"server {ANSWER_SECONDS:g} s to answer, and a token {TRIES} tries. Before each block that is loaded, by either kind of"
-    )
-    write(f"server, {seconds_per_block:g} s are waited, as blocks of a real model take long.")
+    settings = ", ".join(f"{name} {value:g}" for name, value in SETTINGS.items())
+    write(f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that generates all the time")
+    write(f"({settings}: it gives up sooner than by default).")
+    write(f"Before each block that is loaded, by either kind of server, {seconds_per_block:g} s are waited.")
     write("")
     write("1. Servers that follow signed plans (plan-swarm serve)")
     with DemoSwarm([replace(spec, trust=key.public.text()) for spec in layout], num_blocks=NUM_BLOCKS) as swarm:
@@ -149,7 +145,7 @@ class _Stage:
     def _wait_for(self, event: str, count: int, since: float = 0.0) -> None:
         """Wait until so many of these have been seen that happened after `since`."""
         deadline = time.monotonic() + TIMEOUT
-        while sum(1 for one in self.swarm.tidings if one["event"] == event and one["at"] > since) < count:
+        while sum(_counts(one, event, since) for one in self.swarm.tidings) < count:
             if time.monotonic() > deadline:
                 raise DemoSwarmFailed(f"the demo swarm waited too long for each {event}")
             self._pause()
@@ -157,6 +153,10 @@ class _Stage:
     def _pause(self) -> None:
         self._leave_if_told()
         self.swarm.listen(1.0)
+
+
+def _counts(one: Mapping[str, Any], event: str, since: float) -> bool:
+    return bool(one["event"] == event and one["at"] > since and one.get("right", True))
 
 
 def _plan(swarm: DemoSwarm) -> PublishedPlan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,6 @@ import pytest
 
 from planner.agent.demo_cost import Cost
 from tests.planner.agent.beside import ENVIRONMENT
-from tests.planner.agent.left_behind import assert_nothing_left, processes_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
     pytest.skip("petals is not installed: make test installs it", allow_module_level=True)
@@ -29,7 +27,7 @@ print(json.dumps([dataclasses.asdict(stock), dataclasses.asdict(ours)]))
 
 @pytest.mark.timeout(300)
 def test_ours_loads_what_is_new_and_stays_where_stock_petals_loads_all_and_is_away(tmp_path):
-    folder = Path(tempfile.mkdtemp(prefix="plan-swarm-test-", dir="/tmp"))  # noqa: S108  # short: sockets lie in it
+    folder = Path(tempfile.mkdtemp(prefix="plan-swarm-test-", dir="/tmp"))  # short: sockets lie in it
     try:
         done = subprocess.run(
             [sys.executable, "-c", DEMO],
