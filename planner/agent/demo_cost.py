@@ -26,7 +26,7 @@ class Cost:
     tokens
         All that it asked for, from when the move was asked for.
     slowest, slowest_before
-        Seconds of the slowest token since then, and before.
+        Seconds of the slowest token that came right since then, and of the slowest before.
     """
 
     loaded: tuple[int, ...]
@@ -93,5 +93,5 @@ def table(stock: Cost, ours: Cost) -> list[str]:
         row("seconds out of service", f"{stock.seconds_away:.1f}", f"{ours.seconds_away:.1f}"),
         row("tokens lost or late", of(stock.lost + stock.late, stock), of(ours.lost + ours.late, ours)),
         row("slowest token before the move, s", f"{stock.slowest_before:.1f}", f"{ours.slowest_before:.1f}"),
-        row("slowest token since, s", f"{stock.slowest:.1f}", f"{ours.slowest:.1f}"),
+        row("slowest that came since, s", f"{stock.slowest:.1f}", f"{ours.slowest:.1f}"),
     ]
