@@ -243,13 +243,22 @@ def test_one_good_peer_among_bad_ones_is_enough(swarm):
     assert len(read_live("good-hf", [*bad, *swarm.peers]).records) == 2
 
 
+def suspend(processes):
+    """Stop them, and wait until they have: one that is running may still answer."""
+    for process in processes:
+        process.suspend()
+    deadline = time.monotonic() + 5
+    while any(process.status() != psutil.STATUS_STOPPED for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def test_a_swarm_that_falls_silent_after_joining(small_swarm):
     small_swarm.fill([model("m-hf", 2), *FakeServer("a", 0, 2).records("m-hf")])
     stopped = [psutil.Process(node.p2p._child.pid) for node in small_swarm.nodes]
 
     async def use(node):
-        for process in stopped:
-            process.suspend()
+        suspend(stopped)
         return await read_from(node, "m-hf")
 
     begun = time.monotonic()
@@ -270,8 +279,7 @@ def test_a_swarm_that_falls_silent_between_the_models_and_the_blocks(small_swarm
 
     def stop(step):
         if (step.stage, step.tries) == ("models", 2):
-            for process in stopped:
-                process.suspend()
+            suspend(stopped)
 
     try:
         with pytest.raises(SwarmUnreachable, match=r"but 0 of \d+ calls for 3 keys were answered in time"):
