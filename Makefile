@@ -36,7 +36,7 @@ tests := .venv-test/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: FORCE help demo demo-swarm demo-agents test check lint fmt bench bench-gpu clean
+.PHONY: FORCE help demo demo-swarm live-swarm test check lint fmt bench bench-gpu clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 12
@@ -46,11 +46,11 @@ demo: .venv/planner ## install the planner alone and plan a real swarm
 	@$(call show,--dump $(DUMP) --span server4=21:40)
 show = printf '\n$$ %s\n' 'plan-swarm $(1)' && .venv/bin/plan-swarm $(1)
 
-demo-swarm: .venv-test/everything ## start a private swarm of real Petals servers, until Ctrl-C
-	@.venv-test/bin/plan-swarm demo swarm --peers-file demo-swarm.peers
-
-demo-agents: .venv-test/everything ## the same move by servers that follow a plan and by stock ones, with its cost
+demo-swarm: .venv-test/everything ## real servers follow a plan while a client generates; then stock ones, and the costs
 	@.venv-test/bin/plan-swarm demo agents $(ARGS)
+
+live-swarm: .venv-test/everything ## start a private swarm of real Petals servers to try plan-swarm on, until Ctrl-C
+	@.venv-test/bin/plan-swarm demo swarm --peers-file live-swarm.peers
 
 test: .venv-test/everything ## install everything, petals too, and run all tests (ARGS='-k word')
 	@echo 'pytest'
@@ -76,7 +76,7 @@ bench-gpu: .venv-test/everything ## change the span of a server on a CUDA device
 	@$(tests) -m benchmarks.gpu_span_change $(ARGS)
 
 clean: ## remove the venvs and all that the tools leave
-	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-swarm.peers
+	@rm -rf .venv .venv-test build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache live-swarm.peers
 	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/made: $(call stale,.venv)

@@ -27,6 +27,7 @@ from petals.utils.convert_block import QuantType  # noqa: E402  # after prepare
 
 from benchmarks.talking import PREFIX  # noqa: E402
 from planner.agent import span_change  # noqa: E402
+from planner.agent.following import Following  # noqa: E402
 from planner.agent.loader import Loaded  # noqa: E402
 from planner.agent.server import Manner, SpanServer  # noqa: E402
 from solver.problem import Span  # noqa: E402
@@ -37,6 +38,8 @@ class Subject:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.server = SpanServer(
+            told=self.told(options),
+            identity_path=options.get("identity"),
             converted_model_name_or_path=options["model"],
             dht_prefix=PREFIX,
             block_indices=options.get("blocks"),
@@ -64,6 +67,10 @@ class Subject:
         self._load, self.server.loader.load = self.server.loader.load, self.load  # type: ignore[method-assign]
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
+
+    def told(self, options: dict[str, Any]) -> Following | None:
+        """What the server follows."""
+        return None
 
     def load(self, block: int) -> Loaded:
         self.loads.append(block)

@@ -103,7 +103,7 @@ def checkout(folder: Path) -> None:
 
 def test_five_minutes_with_a_living_swarm(tmp_path: Path, variables: dict[str, str]) -> None:
     start, up, commands, shown = walk()
-    assert start == "make demo-swarm\n"
+    assert start == "make live-swarm\n"
     checkout(tmp_path)
     first, second = Terminal(tmp_path, variables), Terminal(tmp_path, variables)
     try:

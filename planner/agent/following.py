@@ -109,7 +109,7 @@ class Agent:
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan counts, as far as the last look has shown."""
+        """Whether a plan counts, as far as the last look has shown; a revoke is none."""
         return self._has_plan
 
     @property
@@ -174,7 +174,7 @@ class Agent:
                 save=self._save_plans,
             )
         )
-        self._has_plan = seen.plans.plan is not None
+        self._has_plan = seen.plans.plan is not None and seen.plans.plan.plan is not None
         for reason in seen.plans.refused:
             self._warn_once(reason)
         return self._do(seen.step)

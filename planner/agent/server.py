@@ -192,7 +192,18 @@ class SpanServer(petals_server.Server):
         ).to_value()
 
     def run(self) -> None:
-        """Serve until `stop` is set."""
+        """Serve until `stop` is set.
+
+        Raises
+        ------
+        ServerFailed
+            If it cannot be reached from outside, where Petals would look, or the process of its DHT has ended.
+        """
+        if self.should_validate_reachability:
+            try:
+                petals_server.validate_reachability(self.dht.peer_id)
+            except RuntimeError as error:
+                raise ServerFailed(" ".join(str(error).split())) from error
         first = self._first_span()
         if first is not None:
             self._alone(first)
@@ -208,7 +219,9 @@ class SpanServer(petals_server.Server):
             alone = self.agent is None or not self.agent.has_plan
             if self._unfinished is not None and now > self._try_at:
                 self._alone(self._unfinished)
-            elif self.span is None and self.strict_block_indices is None:
+            elif self.strict_block_indices is not None:
+                continue  # without a plan it stays where it was told to be, as in stock Petals
+            elif self.span is None:
                 if alone and now - begun > self.manner.newcomer_timeout:
                     logger.warning("nobody has given it blocks in %g s: choosing as Petals does", now - begun)
                     begun = now

@@ -41,8 +41,19 @@ class Slot(TransformerBackend):
         return self.module is not self.shell
 
     def put(self, module: Any) -> None:
-        """Put a block in, loaded and converted."""
+        """Put a block in, loaded and converted, unless it does not compute: then it is out again, and that is raised.
+
+        To be called between two batches. On CUDA, Petals captures graphs at a block's first single token, and what
+        another thread does on the device meanwhile, such as loading the next block, spoils them.
+        """
         self.module = module
+        try:
+            # In single precision a capture would have Petals write into its own table of rotations.
+            if not (self.dtype == torch.float32 and module.devices[0].type == "cuda"):
+                self._compute_a_token()
+        except BaseException:
+            self.module = self.shell
+            raise
 
     def take(self) -> weakref.ref[Any]:
         """Take the block out and forget it; whoever holds it still is seen by the reference that is given."""
@@ -63,6 +74,14 @@ class Slot(TransformerBackend):
         """As of `TransformerBackend`; refused where no block is."""
         self._check()
         return super().inference_step(*inputs)
+
+    @torch.inference_mode()
+    def _compute_a_token(self) -> None:
+        """Nobody's, and with a cache of its own, as `inference_step` does it."""
+        cache = [descriptor.make_zeros() for descriptor in self.get_inference_cache_descriptors(1, 1)]
+        token = torch.zeros(1, 1, self.config.hidden_size, dtype=self.dtype, device=self.module.devices[0])
+        with self._peft_module.using_adapter(""):
+            self.module.forward(token, layer_past=self._select_layer_past(cache, 0), use_cache=True)
 
     def _check(self) -> None:
         if not self.held:

@@ -190,11 +190,11 @@ class SpanChange:
             self.report(Progress("loading", None, len(loaded), len(new)))
             try:
                 one = self.load(block)
+                self.parts().put({block: one.module})
             except Exception as error:
                 logger.warning("block %d could not be loaded", block, exc_info=True)
                 failure = f"block {block} could not be loaded: {_first_line(error)}"
                 break
-            self.parts().put({block: one.module})
             loaded.append(block)
             seconds.append(one.seconds)
         if failure is not None:

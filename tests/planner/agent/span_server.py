@@ -1,24 +1,37 @@
-"""The server of `benchmarks.span_server`, whose loads may fail and whose parts may die."""
+"""The server of `benchmarks.span_server`, whose loads may fail and whose parts may die, and which may remember."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.span_server import Subject, main
+from planner.agent.following import Following
 from planner.agent.loader import Loaded
 
 
 class Victim(Subject):
     def __init__(self, options: dict[str, Any]) -> None:
         self.failures = dict[int, int]()
+        self.spoiled: int | None = None
         super().__init__(options)
+
+    def told(self, options: dict[str, Any]) -> Following | None:
+        """It trusts nobody, and so follows nobody; where it is it knows after its end."""
+        return Following((), Path(options["state"])) if "state" in options else None
 
     def load(self, block: int) -> Loaded:
         if self.failures.get(block, 0) > 0:
             self.failures[block] -= 1
             raise OSError(28, "No space left on device")
-        return super().load(block)
+        loaded = super().load(block)
+        if block == self.spoiled:
+            weight = next(loaded.module.parameters())
+            weight.data = torch.zeros(1, 1)
+        return loaded
 
     def do(self, do: str, **more: Any) -> Any:
         match do:
@@ -26,6 +39,8 @@ class Victim(Subject):
                 threading.Thread(target=self.change, kwargs=more, daemon=True).start()
             case "fail":
                 self.failures[more["block"]] = more["times"]
+            case "spoil":
+                self.spoiled = more["block"]
             case "measured":
                 self.server.server_info.forward_rps = more["forward_rps"]
                 self.server.server_info.network_rps = more["network_rps"]

@@ -15,14 +15,13 @@ import psutil
 import pytest
 
 from benchmarks import talking
-from benchmarks.talking import PATIENCE, Client, process
+from benchmarks.talking import PATIENCE, Client
 from planner.agent.tiny_model import make_tiny_model
+from tests.planner.agent.changing import CLOSE, asking, assert_right, serving
 
 pytestmark = pytest.mark.timeout(180)
 
 GRACE, OFFLINE_SECONDS = 2.0, 7.0
-CLOSE = 1e-5
-"""How far answers may be from those of the local blocks."""
 LENGTH = 100
 """Tokens of the longest session."""
 
@@ -38,16 +37,12 @@ class Server(talking.Server):
 @pytest.fixture(scope="module")
 def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Client]]:
     folder = tmp_path_factory.mktemp("swarm")
-    model = str(make_tiny_model(folder / "model"))
-    here = "tests.planner.agent"
-    with (
-        process(f"{here}.span_server", {"model": model, "blocks": "0:4"}, folder) as serving,
-        process(f"{here}.span_client", {"model": model, "reference": {"length": LENGTH}}, folder) as asking,
-    ):
-        server, client = Server(serving), Client(asking)
+    make_tiny_model(folder / "model")
+    with serving(folder, blocks="0:4") as process:
+        server = Server(process)
         seen = server.until(lambda seen: seen["span"] is not None)
-        client.join(seen["maddrs"][0])
-        yield server, client
+        with asking(folder, seen["maddrs"][0], LENGTH) as client:
+            yield server, client
 
 
 @pytest.fixture
@@ -62,13 +57,6 @@ def server(swarm: tuple[Server, Client]) -> Server:
     server("change", target=[0, 4])
     server.set()
     return server
-
-
-def assert_right(client: Client, start: int, end: int) -> None:
-    """Sessions through these blocks are answered right, whichever handler each of them comes to."""
-    for _ in range(6):
-        _, last = client("steps", start=start, end=end, length=3).end()
-        assert last == {"ended": "whole", "steps": 3, "wrong": pytest.approx(0, abs=CLOSE)}
 
 
 def test_only_what_is_new_is_loaded_and_a_client_of_kept_blocks_notices_nothing(server: Server, client: Client) -> None:
@@ -179,6 +167,19 @@ def test_a_load_that_fails_three_times_leaves_a_run_of_blocks_served(server: Ser
     assert asked["wrong"] < CLOSE
 
 
+def test_a_block_that_does_not_compute_is_not_served(server: Server, client: Client) -> None:
+    server.set(grace=0.2)
+    server("spoil", block=5)
+    changed = server("change", target=[2, 6])
+    assert (changed["span"], changed["loaded"], changed["leaked"]) == ([2, 5], [4], [])
+    assert changed["failure"].startswith("block 5 could not be loaded: RuntimeError: ")
+    seen = server("look")
+    assert (seen["span"], seen["alive"], seen["said"]["state"]) == ([2, 5], [2, 3, 4], "failed")
+    assert_right(client, 2, 5)
+    server("spoil", block=None)
+    assert server("change", target=[2, 6])["failure"] is None
+
+
 def test_throughput_follows_the_length_by_the_rule_of_petals(server: Server) -> None:
     server.set(grace=0.2)
     server("measured", forward_rps=500.0, network_rps=220.0)
@@ -256,12 +257,17 @@ def test_a_handler_that_is_killed_is_replaced_around_the_same_blocks(server: Ser
     assert_right(client, 0, 4)
 
 
-def test_a_change_outlives_a_handler_that_is_killed_in_it(server: Server, client: Client) -> None:
-    server.set(pause=0.5, grace=0.2)
+@pytest.mark.parametrize("what", ["a handler", "the runtime"])
+@pytest.mark.parametrize("step", ["draining", "loading"])
+def test_a_change_outlives_what_dies_in_it(server: Server, client: Client, what: str, step: str) -> None:
+    server.set(pause=0.5, grace=1.0)
     before = server("look")
     server("begin", target=[2, 6])
-    server.until(lambda seen: seen["said"]["state"] == "loading")
-    os.kill(before["handlers"][0], signal.SIGKILL)
+    server.until(lambda seen: seen["said"]["state"] == step)
+    if what == "a handler":
+        os.kill(before["handlers"][0], signal.SIGKILL)
+    else:
+        server("kill runtime")
     after = server.until(lambda seen: seen["span"] == [2, 6] and others_than(before, seen))
     assert after["loads"] == [*before["loads"], 4, 5]
     assert (after["alive"], after["children"]) == ([2, 3, 4, 5], before["children"])
