@@ -1,6 +1,6 @@
 """A stock Petals client that is told what to do by lines of JSON: ``python -m benchmarks.span_client OPTIONS``.
 
-OPTIONS is JSON: the model's folder, and how the server holds its blocks. What they must answer is computed first, by
+OPTIONS is JSON: the model's folder, how the server holds its blocks, and, where not all, which servers to use. What they must answer is computed first, by
 the same blocks in this process. The first line names a ``peer``. Each other has an id, runs in a thread of its own, and
 its lines of answer have that id; the last of them says how it ``ended``. The client's own trying again is switched off,
 so that what the server does to it is seen. To be started as the leader of a process group, which is to be killed
@@ -104,6 +104,7 @@ def main(kind: type[Client] = Client) -> None:
     # A fork would wait for sys.stdin while it is read.
     commands = (json.loads(line) for line in os.fdopen(os.dup(0)))
     client = kind(reference, answers, options["model"], next(commands)["peer"])
+    client.config.allowed_servers = options.get("servers")
     gc.disable()  # a Petals session that is collected in the thread of its own event loop waits for itself
     client.tell(0, ended="ready")
     for command in commands:

@@ -1,21 +1,38 @@
-"""Loading one block: from Petals' disk cache or the hub, converted as the server's options say, and timed."""
+"""Loading one block: from Petals' disk cache or the hub, converted as the server's options say, and timed.
+
+Where a file can be had neither way, Petals itself tries again for ever, and its server holds what it has loaded without
+serving it. Here that is a load that has failed.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 from planner.agent.compat import prepare
 
 prepare()
 
+from petals.server import from_pretrained  # noqa: E402
 from petals.server.from_pretrained import load_pretrained_block  # noqa: E402
 from petals.utils.convert_block import convert_block  # noqa: E402
 
 MEASURED = 20
 """Loads that a mean is taken of: the last ones."""
+
+
+class _GivenUp(Exception):
+    """Raised in the place of Petals' wait for the next try, while it handles what has failed."""
+
+
+def _give_up(_seconds: float) -> NoReturn:
+    raise _GivenUp
+
+
+from_pretrained.time = SimpleNamespace(sleep=_give_up)
 
 
 @dataclass(frozen=True)
@@ -68,6 +85,15 @@ class Loader:
 
     def load(self, block: int) -> Loaded:
         """Load a block onto the server's device; whatever Petals raises is raised."""
+        try:
+            return self._load(block)
+        except _GivenUp as given_up:
+            if os.path.isdir(self._server.converted_model_name_or_path):
+                # What was wrong with the file is in the log: Petals then takes the folder for a repository's name.
+                raise OSError("the file with its weights in the model's folder cannot be read") from None
+            raise (given_up.__context__ or given_up) from None
+
+    def _load(self, block: int) -> Loaded:
         server, begun, cached = self._server, time.monotonic(), block in self.cached_blocks()
         options = {"token": server.token, "cache_dir": server.cache_dir, "max_disk_space": server.max_disk_space}
         read = load_pretrained_block(

@@ -159,7 +159,12 @@ class SpanServer(petals_server.Server):
             return True
 
     def tell(self, state: str, why: str, intent: Intent | None = None) -> bool:
-        """Say in the agent's record what it is at; with a new intent, whether that is stored."""
+        """Say in the agent's record what it is at; with a new intent, whether that is stored.
+
+        What has failed, and is to be tried again, is said until it has been.
+        """
+        if self._unfinished is not None and intent is None:
+            return True
         said, self._said = self._said, Progress(state, why or None)
         known, self._intent = self._intent, intent
         if intent is not None and intent != known:

@@ -22,9 +22,9 @@ def serving(folder: Path, **options: Any) -> AbstractContextManager[subprocess.P
 
 
 @contextmanager
-def asking(folder: Path, peer: str, length: int) -> Iterator[Client]:
-    """A client that has joined the swarm of `peer`, and knows what is right for texts of so many tokens."""
-    options = {"model": str(folder / "model"), "reference": {"length": length}}
+def asking(folder: Path, peer: str, length: int, servers: list[str] | None = None) -> Iterator[Client]:
+    """A client of all or some servers in the swarm of `peer`, which knows what is right for texts of so many tokens."""
+    options = {"model": str(folder / "model"), "reference": {"length": length}, "servers": servers}
     with process("tests.planner.agent.span_client", options, folder) as started:
         client = Client(started)
         client.join(peer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -13,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from planner.keys import PublicKey
+from planner.status import swarm_status
 from tests.cli.process import ROOT, run
 
+SLOWLY = str(Path(__file__).with_name("slowly.py"))
 PREFIX = "tiny-llama-hf"
-REFRESH = 2.0
+REFRESH = 5.0
 OPTIONS = (
     *("--dht_prefix", PREFIX, "--device", "cpu", "--torch_dtype", "float32", "--num_handlers", "2"),
     *("--host_maddrs", "/ip4/127.0.0.1/tcp/0", "--no_auto_relay", "--update_period", "5"),
@@ -27,18 +29,19 @@ OPTIONS = (
 class Servers:
     """By name; the first that is started begins the swarm."""
 
-    def __init__(self, folder: Path, model: Path, trust: str) -> None:
+    def __init__(self, folder: Path, model: Path, trust: str, seconds_per_block: float = 0.0) -> None:
         self.folder, self.model, self.trust = folder, model, trust
+        self.launch = (SLOWLY, f"{seconds_per_block:g}") if seconds_per_block else ("-m", "cli")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.initial_peer = ""
 
-    def start(self, name: str, *options: str) -> None:
+    def start(self, name: str, *options: str, model: Path | None = None) -> None:
         """Start one, or start it again."""
         join = ("--initial_peers", self.initial_peer) if self.initial_peer else ("--new_swarm",)
         state = ("--trust", self.trust, "--state-dir", str(self.folder / name))
         with open(self._log(name), "ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "cli", "serve", str(self.model), *join, *OPTIONS, *state, *options],
+                [sys.executable, *self.launch, "serve", str(model or self.model), *join, *OPTIONS, *state, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -46,7 +49,7 @@ class Servers:
                 start_new_session=True,
             )
         if not self.initial_peer:
-            self.initial_peer = until(lambda: (re.findall(r"server on \['([^']+)'", self.log(name)) or [""])[0])
+            self.initial_peer = self.peers(name)[0]
 
     def log(self, name: str) -> str:
         return self._log(name).read_text()
@@ -54,9 +57,14 @@ class Servers:
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
+    def peers(self, name: str) -> list[str]:
+        """Addresses of the server that runs under this name now."""
+        found = until(lambda: re.findall(r"server on \[(.*)\]", self.log(name)))
+        return re.findall(r"'([^']+)'", found[-1])
+
     def peer_id(self, name: str) -> str:
         """Of the server that runs under this name now."""
-        return until(lambda: re.findall(r"server on \['[^']+/p2p/(\w+)'", self.log(name)))[-1]
+        return self.peers(name)[0].rpartition("/")[2]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Send it a signal, and wait for its end."""
@@ -81,9 +89,9 @@ class Servers:
         return run(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": self.initial_peer})
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """What `plan-swarm status` says of each server that is here, by name."""
-        done = self.command("status", "--prefix", PREFIX, "--trust", self.trust, "--json", "--quiet")
-        rows = {row["peer_id"]: row for row in json.loads(done.stdout or '{"servers": []}')["servers"]}
+        """What `plan-swarm status --json` says of each server that is here, by name."""
+        status = swarm_status(PREFIX, [self.initial_peer], [PublicKey.parse(self.trust)])
+        rows = {row["peer_id"]: row for row in status.to_json()["servers"]}
         names = {self.peer_id(name): name for name in self.processes}
         return {name: rows[peer_id] for peer_id, name in names.items() if peer_id in rows}
 
@@ -93,5 +101,5 @@ def until(ask: Callable[[], Any], seconds: float = 90.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"still {answer!r} after {seconds:g} s"
-        time.sleep(0.2)
+        time.sleep(1.5)
     return answer

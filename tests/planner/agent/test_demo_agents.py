@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 
 from planner.agent.demo_cost import Cost
 from tests.planner.agent.beside import ENVIRONMENT
+from tests.planner.agent.left_behind import assert_nothing_left, processes_of, swarm_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
     pytest.skip("petals is not installed: make test installs it", allow_module_level=True)
@@ -55,6 +57,26 @@ def test_ours_loads_what_is_new_and_stays_where_stock_petals_loads_all_and_is_aw
         assert [*folder.iterdir()] == []
     finally:
         folder.rmdir()
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_in_the_middle_takes_everything_down():
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli", "demo", "agents"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    ) as process:
+        _, folder = swarm_of(process.pid)
+        assert any("bravo    0:8, online; agent: waiting" in line for line in process.stdout)
+        pids = set(processes_of(folder))
+        assert pids
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (128 + signal.SIGINT, "plan-swarm: interrupted\n")
+    assert_nothing_left(folder, pids, timeout=5)
 
 
 def seen(event, at, **more):
