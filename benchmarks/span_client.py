@@ -1,10 +1,10 @@
 """A stock Petals client that is told what to do by lines of JSON: ``python -m benchmarks.span_client OPTIONS``.
 
-OPTIONS is JSON: the model's folder, how the server holds its blocks, and, where not all, which servers to use. What they must answer is computed first, by
-the same blocks in this process. The first line names a ``peer``. Each other has an id, runs in a thread of its own, and
-its lines of answer have that id; the last of them says how it ``ended``. The client's own trying again is switched off,
-so that what the server does to it is seen. To be started as the leader of a process group, which is to be killed
-afterwards.
+OPTIONS is JSON: the model's folder, how the server holds its blocks, and, where not all, which servers to use. What
+they must answer is computed first, by the same blocks in this process. The first line names a ``peer``. Each other has
+an id, runs in a thread of its own, and its lines of answer have that id; the last of them says how it ``ended``. The
+client's own trying again is switched off, so that what the server does to it is seen. To be started as the leader of a
+process group, which is to be killed afterwards.
 
 ``steps``: generate through blocks ``start`` to ``end``, token by token, to the end or until ``enough``; with
 ``rounds``, in sessions one after the other, and only the sum of it is told.

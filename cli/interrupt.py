@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -99,6 +100,8 @@ class Ending:
     def receive(self, number: int, _frame: FrameType | None = None) -> None:
         """Handle a signal."""
         self._signals.append(number)
+        # hivemind's calls that this ends before they begin would be reported at the very end.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         if self._note is not None and len(self._signals) == 1:
             _say(f"{self._note}\n")
         else:

@@ -31,6 +31,7 @@ from planner.publishing import publish
 from planner.reading import load_state
 from planner.sealing import Kind, _pack, _signed
 from tests.cli.process import LAUNCH, ROOT, closed_pipe, run
+from tests.cli.warm import run_warm
 from tests.planner.live.publish import fill, fresh_prefix, overwrite, planned, standing
 from tests.planner.live.swarm import FakeServer, Raw, Swarm, daemons, model, peer_id
 
@@ -81,7 +82,8 @@ class Case:
     key: SigningKey
 
     def __call__(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-        return run(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": ",".join(self.swarm.peers)}, **options)
+        env = {"PLAN_SWARM_INITIAL_PEERS": ",".join(self.swarm.peers)}
+        return run(*arguments, env=env, **options) if options else run_warm(*arguments, env=env)
 
     def plan(self) -> str:
         path = self.folder / "plan.json"

@@ -39,7 +39,7 @@ def main(folder: str, peer: str, prefix: str) -> None:
     def watch() -> None:
         while True:
             seen.append(look(dht, uids))
-            time.sleep(0.2)
+            time.sleep(0.5)
 
     threading.Thread(target=watch, daemon=True).start()
     while sys.stdin.readline():

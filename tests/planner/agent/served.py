@@ -14,7 +14,8 @@ from typing import Any
 
 from planner.keys import PublicKey
 from planner.status import swarm_status
-from tests.cli.process import ROOT, run
+from tests.cli.process import ROOT
+from tests.cli.warm import run_warm
 
 SLOWLY = str(Path(__file__).with_name("slowly.py"))
 PREFIX = "tiny-llama-hf"
@@ -86,7 +87,7 @@ class Servers:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Any other command of plan-swarm, in this swarm."""
-        return run(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": self.initial_peer})
+        return run_warm(*arguments, env={"PLAN_SWARM_INITIAL_PEERS": self.initial_peer})
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What `plan-swarm status --json` says of each server that is here, by name."""
