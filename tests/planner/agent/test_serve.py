@@ -151,8 +151,8 @@ def test_a_lapsed_lease_a_revoke_and_whatever_strangers_store_move_nobody(server
     servers.start("charlie", "--num_blocks", "4", "--throughput", "60")
     until(lambda: servers.log("charlie").count("Running a server on") == 2)
     assert servers.peer_id("charlie") == peer_id
-    until(lambda: servers.status()["charlie"]["state"] == "online")
-    assert "serving {}:{} again, as before it ended".format(*before["charlie"]) in servers.log("charlie")
+    until(lambda: "serving {}:{} again, as before it ended".format(*before["charlie"]) in servers.log("charlie"))
+    until(lambda: servers.log("charlie").count("serving 4 of 4 blocks") == 2)
     # A move that was allowed would begin after so many seconds.
     time.sleep(max(0.0, ANSWER_AGE + MARGIN + 4 * REFRESH - (time.monotonic() - begun)))
     assert {name: row["present"] for name, row in servers.status().items()} == before
