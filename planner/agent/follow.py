@@ -26,7 +26,7 @@ from typing import Literal
 
 from planner.agent.record import Intent
 from planner.agent.slack import Slack, outside
-from planner.agent.turns import MARGIN, Turns
+from planner.agent.turns import CLOCKS, MARGIN, Turns
 from planner.envelope import Heartbeat, Verified
 from planner.notes import blocks_text
 from planner.plan import PlannedServer
@@ -66,6 +66,8 @@ class View:
         Unix time at which the first of `confirmed` was asked.
     intents
         Of other agents: as their records have them, or, which nobody can suppress, their own answers.
+    ahead
+        Seconds by which other servers' clocks are ahead of this one; None where it is not known.
     own_intent
         The intent that was returned last, unless any other step than `Ask` has been since. `since` is to be the
         time at which it was *stored*; one that was not stored is none.
@@ -84,6 +86,7 @@ class View:
     asked_at: float | None = None
     intents: Mapping[str, Intent] = field(default_factory=dict)
     own_intent: Intent | None = None
+    ahead: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,8 @@ def _intends(view: View, plan: PublishedPlan, other: PlannedServer) -> bool:
 
 def _nothing_to_follow(view: View) -> str | None:
     """Why no plan moves this server; the empty text where it is where the plan wants it."""
+    if view.ahead is not None and abs(view.ahead) > CLOCKS:
+        return f"this machine's clock differs by more than {CLOCKS:g} s from other servers': set it"
     if view.plan is None:
         return "" if view.span is not None else "no plan yet"
     if view.plan.plan is None:

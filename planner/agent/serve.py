@@ -163,6 +163,8 @@ def _not_started(error: Exception) -> PlanSwarmError:
     text = _first_line(error)
     if isinstance(error, (AssertionError, ValueError)):
         return PolicyInvalid(f"petals does not start with these options: {text}")
+    if "local time must be within" in text:
+        return ServerFailed(f"this machine's clock and the swarm's differ by more than 3 s: set it, as by NTP ({text})")
     if "P2PDaemonError" in type(error).__name__ or "bootstrap peers" in text:
         return SwarmUnreachable(f"the swarm of --initial_peers cannot be joined: {text}; check that those nodes are up")
     return ServerFailed(f"petals cannot start the server: {text}")

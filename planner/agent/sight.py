@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.agent.clocks import ahead
 from planner.agent.confirm import ask
 from planner.agent.follow import Ask, Step, View, decide
 from planner.agent.memory import Memory
@@ -122,6 +124,8 @@ async def look(
         plans = choose(found, trusted, memory, time.time(), files)
         if plans.memory != memory:
             save(plans.memory)
+        # Before the reading, which is not to be old when it is acted upon.
+        clocks = await _clocks(node, view.peer_id, plans.plan)
         try:
             reading = await read_from(node, memory.prefix, num_blocks)
             state = reading.state()
@@ -135,6 +139,7 @@ async def look(
             state=state,
             partial=reading is not None and reading.partial,
             intents=read_intents(agents, num_blocks, time.time()),
+            ahead=clocks,
         )
         step = decide(replace(view, now=time.time()))
         for _ in range(ROUNDS):
@@ -142,15 +147,26 @@ async def look(
                 break
             asked_at = time.time() if view.asked_at is None else view.asked_at
             spans: dict[str, Span | None] = {peer: _announced(state, peer) for peer in step.peers}
-            answers = await ask(_p2p(node), memory.prefix, spans)
+            answers = await ask(_protocol(node).p2p, memory.prefix, spans)
             view = replace(view, confirmed={**view.confirmed, **answers}, asked_at=asked_at)
             step = decide(replace(view, now=time.time()))
     return Seen(step, plans)
+
+
+async def _clocks(node: Any, peer_id: str, plan: Verified | None) -> float | None:
+    """How far the clocks of the plan's servers are ahead; without a plan, those of the nodes that were met."""
+    protocol = _protocol(node)
+    if plan is not None and plan.plan is not None:
+        peers = [server.peer_id for server in plan.plan.servers]
+    else:
+        peers = [peer.to_base58() for peer in protocol.routing_table.peer_id_to_uid]
+    others = [peer for peer in peers if peer != peer_id]
+    return await ahead(protocol, random.sample(others, len(others)))
 
 
 def _announced(state: Any, peer_id: str) -> Span | None:
     return next((server.span for server in state.servers if server.peer_id == peer_id), None) if state else None
 
 
-def _p2p(node: Any) -> Any:
-    return node._node.protocol.p2p
+def _protocol(node: Any) -> Any:
+    return node._node.protocol

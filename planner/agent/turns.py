@@ -21,9 +21,11 @@ from planner.published import PublishedPlan
 
 STOPPING = 10.0
 """Seconds from the decision to drop blocks until the server no longer lets anything into them, at most."""
-MARGIN = 8.0 + STOPPING + 3.0
+CLOCKS = 3.0
+"""Seconds by which clocks may differ, as hivemind has it."""
+MARGIN = 8.0 + STOPPING + CLOCKS
 """Seconds that cover the age of the answers that a decision rests on, the time from it until the server no longer
-answers for what it drops, and the difference of clocks (as hivemind and Petals have it)."""
+answers for what it drops, and the difference of clocks."""
 TURN = 60.0
 """Seconds of a turn: the same for all, as they must agree whose it is, and above ``2 * MARGIN``."""
 

@@ -17,6 +17,7 @@ from planner.status import swarm_status
 from tests.cli.process import ROOT
 from tests.cli.warm import run_warm
 
+CLOCK = Path(__file__).parent / "clock" / "sitecustomize.py"
 SLOWLY = str(Path(__file__).with_name("slowly.py"))
 PREFIX = "tiny-llama-hf"
 REFRESH = 5.0
@@ -36,6 +37,10 @@ class Servers:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.initial_peer = ""
 
+    def clock(self, name: str) -> Path:
+        """Holds the seconds by which the clock of a server is ahead, if it is there when that is started."""
+        return self.folder / f"{name}.clock"
+
     def start(self, name: str, *options: str, model: Path | None = None) -> None:
         """Start one, or start it again."""
         join = ("--initial_peers", self.initial_peer) if self.initial_peer else ("--new_swarm",)
@@ -46,7 +51,12 @@ class Servers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.folder)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": f"{ROOT}:{CLOCK.parent}" if self.clock(name).exists() else str(ROOT),
+                    "TMPDIR": str(self.folder),
+                    "TEST_CLOCK": str(self.clock(name)),
+                },
                 start_new_session=True,
             )
         if not self.initial_peer:

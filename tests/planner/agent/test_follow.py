@@ -10,7 +10,7 @@ from planner.agent import follow
 from planner.agent.follow import ANSWER_AGE, Ask, Go, Intend, Stay, View, decide
 from planner.agent.record import Intent
 from planner.agent.slack import Slack
-from planner.agent.turns import MARGIN, STOPPING, TURN, Turns
+from planner.agent.turns import CLOCKS, MARGIN, STOPPING, TURN, Turns
 from planner.decode import CLOCK_SKEW
 from planner.keys import generate
 from planner.state import Server, ServerState
@@ -123,6 +123,9 @@ def test_what_keeps_every_move_from_beginning(changes, said):
     ("changes", "said"),
     [
         ({"plan": None}, ""),
+        ({"plan": None, "ahead": -CLOCKS}, ""),
+        ({"plan": None, "ahead": CLOCKS + 0.1}, "this machine's clock differs by more than 3 s"),
+        ({"ahead": -60.0}, "this machine's clock differs by more than 3 s from other servers': set it"),
         ({"plan": verified(None)}, f"plan {PLAN_ID} was revoked"),
         ({"plan": verified(None, plan_id=None)}, "all plans were revoked"),
         ({"plan": verified(plan_of(A, B, C), valid_until=NOW)}, f"plan {PLAN_ID} has expired"),

@@ -85,6 +85,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     servers = Servers(folder, make_tiny_model(folder / "model"), key.public.text(), SECONDS_PER_BLOCK)
     swarm = Swarm(servers, key)
     try:
+        servers.clock("bravo").write_text("0")
         for name, blocks in {"alpha": "0:4", "bravo": "4:8", "charlie": "0:4"}.items():
             servers.start(name, "--block_indices", blocks, "--throughput", f"{RPS[name]:g}")
         until(lambda: swarm.at(alpha=(0, 4), bravo=(4, 8), charlie=(0, 4)))
@@ -159,6 +160,24 @@ def test_with_the_dht_gone_for_two_minutes_it_serves_on_and_then_follows(swarm: 
             assert "draining" not in servers.log("charlie")[said:]
         until(lambda: swarm.at(alpha=(4, 8), bravo=(0, 4), charlie=(0, 4)), 200)
         assert_right(client, 0, 4)
+
+
+def test_a_clock_that_is_off_moves_nobody_and_is_named(swarm: Swarm) -> None:
+    servers = swarm.servers
+    said = "this machine's clock differs by more than 3 s from other servers': set it"
+    before = {name: row["present"] for name, row in servers.status().items()}
+    servers.clock("bravo").write_text("60")
+    until(lambda: f"serving: {said}" in servers.log("bravo"))
+    assert said not in servers.log("alpha") + servers.log("charlie")
+    until(lambda: servers.status()["bravo"]["why"] == said)
+    servers.clock("echo").write_text("-60")
+    servers.start("echo", "--block_indices", "0:4", "--throughput", "60")
+    assert servers.processes.pop("echo").wait(60) == 15
+    assert "plan-swarm: this machine's clock and the swarm's differ by more than 3 s" in servers.log("echo")
+    servers.clock("bravo").write_text("0")
+    servers.clock("echo").unlink()
+    until(lambda: servers.status()["bravo"]["why"] is None)
+    assert {name: row["present"] for name, row in servers.status().items()} == before
 
 
 def test_a_first_load_that_fails_is_tried_again(swarm: Swarm) -> None:
