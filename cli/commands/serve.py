@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.asked import number
 from cli.exitcodes import ExitCode
 from cli.options import Action, Trust
+
+if TYPE_CHECKING:
+    from planner.keys import PublicKey
 
 MAX_PLAN = 2**20
 """Bytes of a file with a signed plan; such plans are refused from 64 KiB on, by that name."""
@@ -108,8 +112,6 @@ def serve(
         from cli.keyfiles import public_keys
         from cli.live import check_installed
         from planner.errors import PolicyInvalid
-        from planner.files import read_bounded
-        from planner.text import escape
 
         check_installed()
         for name, seconds, least in (
@@ -122,10 +124,7 @@ def serve(
         trusted = public_keys(trust or ())
         if plan and not trusted:
             raise PolicyInvalid("--plan needs --trust: a plan counts by the key that signed it")
-        files = tuple(
-            read_bounded(file, escape(str(file)), MAX_PLAN, "a signed plan", "more than any signed plan")
-            for file in plan or ()
-        )
+        files = tuple(_read_plan(file, trusted) for file in plan or ())
         from planner.agent.serve import owned
         from planner.agent.serve import serve as run
 
@@ -141,6 +140,24 @@ def serve(
         return ExitCode.SUCCESS
 
     return act
+
+
+def _read_plan(path: Path, trusted: Collection[PublicKey]) -> bytes:
+    """Read a signed plan; where its time is not now, the server starts all the same, and the agent refuses it."""
+    import time
+
+    from planner.envelope import check_plan
+    from planner.errors import EnvelopeRefused
+    from planner.files import read_bounded
+    from planner.sealing import Reason, Refusal
+    from planner.text import escape
+
+    name = escape(str(path))
+    data = read_bounded(path, name, MAX_PLAN, "a signed plan", "more than any signed plan")
+    found = check_plan(data, trusted=trusted, prefix=None, now=time.time())
+    if isinstance(found, Refusal) and found.reason not in (Reason.EXPIRED, Reason.NOT_YET_VALID):
+        raise EnvelopeRefused(f"{name} is refused: {found}; give what publish --envelope has written")
+    return data
 
 
 def _default_state_dir() -> Path:

@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from planner.agent.signatures import check
-from planner.errors import OutputUnwritable, PlanSwarmError, PolicyInvalid, ServerFailed, SwarmUnreachable
+from planner.errors import KeyUnusable, OutputUnwritable, PlanSwarmError, PolicyInvalid, ServerFailed, SwarmUnreachable
+from planner.files import read_bounded
 from planner.text import escape, reason_of
 
 PR_SET_PDEATHSIG = 1
 """Of Linux' ``prctl``: which signal a process gets when its parent ends."""
+MAX_IDENTITY = 2**20
+"""Bytes of an identity, at most: those of RSA keys have some thousand."""
+MAX_NEWS = 1000
+"""Different lines about strangers' records that are let through: a stranger may make any number."""
 IDENTITY, LOCK = "identity.key", "lock"
 """Files of the folder: the server's libp2p key, if it has none elsewhere, and what one server at a time holds."""
 
@@ -39,6 +44,8 @@ def serve(arguments: Sequence[str], state_dir: Path, make_server: Callable[[dict
 
     Raises
     ------
+    InputUnreadable, KeyUnusable
+        If the file of the server's identity cannot be read, or holds something else.
     PackageUnusable
         If Petals is missing, or is none that the agent knows.
     PolicyInvalid
@@ -56,10 +63,12 @@ def serve(arguments: Sequence[str], state_dir: Path, make_server: Callable[[dict
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of what Petals needs: nobody who runs a server can do anything about them
     logging.getLogger("planner").setLevel(logging.INFO)
+    logging.getLogger("petals.utils.dht").addFilter(OnceEach())
     started: list[Any] = []
 
     def start(**options: Any) -> Any:
         options["identity_path"] = options.get("identity_path") or str(_identity(state_dir))
+        _check_identity(Path(options["identity_path"]))
         os.register_at_fork(after_in_child=_belong_to_parent)
         try:
             started.append(make_server(options))
@@ -112,11 +121,11 @@ def owned(state_dir: Path) -> Iterator[None]:
 
 
 def _identity(state_dir: Path) -> Path:
-    """The key's file, made where there is none, for nobody else to read."""
+    """The identity's file, made where there is none, for nobody else to read."""
     from hivemind.p2p import P2P
 
     path = state_dir / IDENTITY
-    if not path.exists():
+    if not os.path.lexists(path):
         fresh = path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         mask = os.umask(0o077)
@@ -126,6 +135,42 @@ def _identity(state_dir: Path) -> Path:
             os.umask(mask)
         fresh.replace(path)  # whole or not at all
     return path
+
+
+class OnceEach(logging.Filter):
+    """Lets each line through once, and escaped.
+
+    Petals says of strangers' records, each time that it reads them, what is wrong with them, in their words.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is news."""
+        text = escape(record.getMessage(), 300)
+        if text in self._said or len(self._said) >= MAX_NEWS:
+            return False
+        self._said.add(text)
+        record.msg, record.args = text, ()
+        return True
+
+
+def _check_identity(path: Path) -> None:
+    """See whether the file, if it is there, is an identity: p2pd would say so as if the swarm could not be joined."""
+    from hivemind.p2p import PeerID
+
+    if not os.path.lexists(path):
+        return  # hivemind makes it
+    name = escape(str(path))
+    data = read_bounded(path, name, MAX_IDENTITY, "the server's identity", "more than any identity")
+    try:
+        PeerID.from_identity(data)
+    except Exception as error:
+        raise KeyUnusable(
+            f"{name} is not the identity of a server; put back what was there, or remove it (it is another peer then)"
+        ) from error
 
 
 def _belong_to_parent() -> None:
@@ -171,5 +216,7 @@ def _not_started(error: Exception) -> PlanSwarmError:
 
 
 def _first_line(error: Exception) -> str:
-    text = (str(error).strip().splitlines() or [""])[0].strip()
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    # Pydantic has in its first line how many errors there are, and then the first: where, and what.
+    text = " ".join(lines[:3] if "validation error" in lines[0] else lines[:1])
     return escape(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300)

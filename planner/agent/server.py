@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 import time
 from contextlib import suppress
@@ -76,10 +77,17 @@ class SpanServer(petals_server.Server):
     def __init__(self, *, told: Following | None = None, manner: Manner | None = None, **options: Any) -> None:
         if len(options.get("tensor_parallel_devices") or ()) > 1:
             raise PolicyInvalid("--tensor_parallel_devices with several devices is not served yet: start one a device")
+        if options.get("num_blocks") is not None and options["num_blocks"] < 1:
+            raise PolicyInvalid(f"--num_blocks must be 1 or more, not {options['num_blocks']}")
+        told_blocks = re.fullmatch(r"\s*(-?\d+)\s*:\s*(-?\d+)\s*", options.get("block_indices") or "")
+        if told_blocks is not None and int(told_blocks[1]) >= int(told_blocks[2]):
+            raise PolicyInvalid(f"--block_indices {told_blocks[0].strip()} has no block; write 0:4 for blocks 0 to 3")
         super().__init__(**options)
-        told_blocks = self.strict_block_indices
-        if told_blocks is not None and not 0 <= min(told_blocks) <= max(told_blocks) < len(self.module_uids):
-            raise PolicyInvalid(f"--block_indices is not within the model's 0:{len(self.module_uids)}")
+        blocks = self.strict_block_indices
+        if blocks is not None and not 0 <= blocks.start < blocks.stop <= len(self.module_uids):
+            raise PolicyInvalid(
+                f"--block_indices {blocks.start}:{blocks.stop} is not within the model's 0:{len(self.module_uids)}"
+            )
         self.manner = Manner() if manner is None else manner
         self.loader = Loader(self)
         self._said = Progress("waiting")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
 from importlib.util import find_spec
@@ -162,6 +163,10 @@ def test_a_lapsed_lease_a_revoke_and_whatever_strangers_store_move_nobody(server
 
 
 def test_what_is_not_taken_is_one_line(tmp_path):
+    model, trust = str(make_tiny_model(tmp_path / "model")), generate().public.text()
+    junk, pipe = tmp_path / "junk", tmp_path / "pipe"
+    junk.write_bytes(b"junk")
+    os.mkfifo(pipe)
     bad = {
         ("m", "--nonsense", "1"): (2, "unrecognized arguments: --nonsense"),
         (): (2, "model is required"),
@@ -169,6 +174,11 @@ def test_what_is_not_taken_is_one_line(tmp_path):
         ("m", "--refresh", "0"): (2, "--refresh must be from 1 to 86400 seconds"),
         ("m", "--trust", "x"): (11, "public key"),
         (str(tmp_path / "none"), "--new_swarm", "--num_blocks", "2"): (15, "petals cannot start the server"),
+        ("m", "--trust", trust, "--plan", str(junk)): (13, "junk is refused: malformed"),
+        (model, "--new_swarm", "--num_blocks", "0"): (2, "--num_blocks must be 1 or more, not 0"),
+        (model, "--new_swarm", "--block_indices", "4:0"): (2, "--block_indices 4:0 has no block"),
+        (model, "--new_swarm", "--identity_path", str(junk)): (11, "junk is not the identity of a server"),
+        (model, "--new_swarm", "--identity_path", str(pipe)): (4, "pipe is not a plain file"),
     }
     for arguments, (code, named) in bad.items():
         done = run("serve", *arguments, "--state-dir", str(tmp_path / "state"), env={"HF_HUB_OFFLINE": "1"})
