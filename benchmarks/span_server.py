@@ -54,7 +54,7 @@ class Subject:
             quant_type=QuantType[options.get("quant_type", "none").upper()],
             num_handlers=options.get("num_handlers", 2),
             skip_reachability_check=True,
-            reachable_via_relay=False,
+            reachable_via_relay=options.get("relayed", False),
             use_relay=False,
             use_auto_relay=False,
             nat_port_map=False,

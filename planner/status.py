@@ -272,7 +272,7 @@ def _servers(state: SwarmState | None, reading: Reading | None, followed: KeySta
     rows = []
     for server in state.servers:
         row = planned.get(server.peer_id)
-        why = _said_why(said.get(server.peer_id))
+        why = _said_why(said.get(server.peer_id)) if server.agent is not None else None
         if why is None and row is not None and server.peer_id not in at_target:
             fresh = followed is not None and followed.fresh
             why = _why(server, fresh, [peer for peer in row.after if peer not in at_target])

@@ -37,6 +37,12 @@ class Newcomer(str, Enum):
     PETALS = "petals"
 
 
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise typer.BadParameter("is empty; name a folder")
+    return Path(text)
+
+
 def serve(
     context: typer.Context,
     trust: Trust = None,
@@ -93,6 +99,7 @@ def serve(
     state_dir: Annotated[
         Path | None,
         typer.Option(
+            parser=_folder,
             metavar="FOLDER",
             help="Where it keeps its identity, its span and the newest plans; one for each server. "
             "Default: ~/.local/state/plan-swarm.",

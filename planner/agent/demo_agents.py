@@ -71,9 +71,11 @@ def run(
     layout = [replace(spec, seconds_per_block=seconds_per_block) for spec in LAYOUT]
     key = generate()
     settings = ", ".join(f"{name} {value:g}" for name, value in SETTINGS.items())
-    write(f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that generates all the time")
-    write(f"({settings}: it gives up sooner than by default).")
-    write(f"Before each block that is loaded, by either kind of server, {seconds_per_block:g} s are waited.")
+    write(f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that always generates")
+    write("(it gives up sooner than by default:")
+    write(f" {settings}).")
+    write(f"Before each block that is loaded, by either server, {seconds_per_block:g} s are waited.")
+    write("All of it takes about two minutes on an idle machine, and more on a busy one.")
     write("")
     write("1. Servers that follow signed plans (plan-swarm serve)")
     with DemoSwarm([replace(spec, trust=key.public.text()) for spec in layout], num_blocks=NUM_BLOCKS) as swarm:
@@ -136,7 +138,7 @@ class _Stage:
         for row in sorted(rows, key=lambda row: row.public_name or ""):
             name = row.public_name or ""
             said = f"{row.present or 'no blocks'}, {row.state}"
-            said += f"; agent: {row.agent}" if row.agent is not None else ""
+            said += f"; {row.agent}" if row.agent is not None else ""
             said += f", {row.why}" if row.agent is not None and row.why else ""
             if self._shown.get(name) != said:
                 self._shown[name] = said
@@ -175,9 +177,8 @@ def _only_move(plan: PublishedPlan, stage: _Stage) -> PlannedServer:
 def _publish(plan: PublishedPlan, key: SigningKey, stage: _Stage) -> None:
     published = publish(plan, key, stage.swarm.initial_peers)
     stage.write(f"   Published under the key {key.public.text()},")
-    stage.write(
-        f"   with a heartbeat, under {len(published.taken)} subkeys. A move that drops blocks waits half a minute:"
-    )
+    stage.write(f"   with a heartbeat, under {len(published.taken)} subkeys.")
+    stage.write("   A move that drops blocks waits half a minute:")
 
 
 def _restart(swarm: DemoSwarm, row: PlannedServer, write: Write) -> None:

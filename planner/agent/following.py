@@ -22,6 +22,8 @@ from solver.problem import Span
 
 logger = logging.getLogger(__name__)
 
+OF_A_KIND = 10
+"""Refusals that are logged for each key and reason."""
 BACKOFF = (60.0, 120.0, 300.0, 600.0)
 """Seconds after which a move that failed is tried again; the last holds from then on."""
 
@@ -109,7 +111,7 @@ class Agent:
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan counts, as far as the last look has shown; a revoke is none."""
+        """Whether there is a plan for this server, as far as the last look has shown."""
         return self._has_plan
 
     @property
@@ -174,7 +176,7 @@ class Agent:
                 save=self._save_plans,
             )
         )
-        self._has_plan = seen.plans.plan is not None and seen.plans.plan.plan is not None
+        self._has_plan = seen.plans.has(self.server.peer_id)
         for reason in seen.plans.refused:
             self._warn_once(reason)
         return self._do(seen.step)
@@ -240,9 +242,12 @@ class Agent:
             logger.info("%s%s", state, f": {why}" if why else "")
         return stored
 
-    _warned: set[str] = field(default_factory=set)
+    _warned: dict[str, set[str]] = field(default_factory=dict)
 
     def _warn_once(self, reason: str) -> None:
-        if reason not in self._warned and len(self._warned) < 1000:
-            self._warned.add(reason)
+        # A stranger may have any number of the same kind refused: they must not hide the others.
+        kind = ": ".join(reason.split(": ")[:2])
+        warned = self._warned.setdefault(kind, set())
+        if reason not in warned and len(warned) < OF_A_KIND:
+            warned.add(reason)
             logger.warning("%s", reason)

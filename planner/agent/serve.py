@@ -23,8 +23,6 @@ PR_SET_PDEATHSIG = 1
 """Of Linux' ``prctl``: which signal a process gets when its parent ends."""
 MAX_IDENTITY = 2**20
 """Bytes of an identity, at most: those of RSA keys have some thousand."""
-MAX_NEWS = 1000
-"""Different lines about strangers' records that are let through: a stranger may make any number."""
 IDENTITY, LOCK = "identity.key", "lock"
 """Files of the folder: the server's libp2p key, if it has none elsewhere, and what one server at a time holds."""
 
@@ -63,7 +61,6 @@ def serve(arguments: Sequence[str], state_dir: Path, make_server: Callable[[dict
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of what Petals needs: nobody who runs a server can do anything about them
     logging.getLogger("planner").setLevel(logging.INFO)
-    logging.getLogger("petals.utils.dht").addFilter(OnceEach())
     started: list[Any] = []
 
     def start(**options: Any) -> Any:
@@ -135,26 +132,6 @@ def _identity(state_dir: Path) -> Path:
             os.umask(mask)
         fresh.replace(path)  # whole or not at all
     return path
-
-
-class OnceEach(logging.Filter):
-    """Lets each line through once, and escaped.
-
-    Petals says of strangers' records, each time that it reads them, what is wrong with them, in their words.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is news."""
-        text = escape(record.getMessage(), 300)
-        if text in self._said or len(self._said) >= MAX_NEWS:
-            return False
-        self._said.add(text)
-        record.msg, record.args = text, ()
-        return True
 
 
 def _check_identity(path: Path) -> None:

@@ -20,11 +20,13 @@ from petals.server import server as petals_server  # noqa: E402
 from petals.utils.dht import get_remote_module_infos  # noqa: E402
 
 from planner.agent.announcer import Announcer  # noqa: E402
+from planner.agent.daemon import Watched  # noqa: E402
 from planner.agent.following import BACKOFF, Agent, Following  # noqa: E402
 from planner.agent.loader import Loader  # noqa: E402
 from planner.agent.parts import Parts  # noqa: E402
 from planner.agent.record import Intent, Report  # noqa: E402
 from planner.agent.span_change import START_SECONDS, Changed, ChangeFailed, Progress, SpanChange, served  # noqa: E402
+from planner.agent.strangers import beware  # noqa: E402
 from planner.errors import PlanSwarmError, PolicyInvalid, ServerFailed  # noqa: E402
 from solver.problem import Span  # noqa: E402
 
@@ -77,6 +79,7 @@ class SpanServer(petals_server.Server):
     def __init__(self, *, told: Following | None = None, manner: Manner | None = None, **options: Any) -> None:
         if len(options.get("tensor_parallel_devices") or ()) > 1:
             raise PolicyInvalid("--tensor_parallel_devices with several devices is not served yet: start one a device")
+        beware()
         if options.get("num_blocks") is not None and options["num_blocks"] < 1:
             raise PolicyInvalid(f"--num_blocks must be 1 or more, not {options['num_blocks']}")
         told_blocks = re.fullmatch(r"\s*(-?\d+)\s*:\s*(-?\d+)\s*", options.get("block_indices") or "")
@@ -88,6 +91,7 @@ class SpanServer(petals_server.Server):
             raise PolicyInvalid(
                 f"--block_indices {blocks.start}:{blocks.stop} is not within the model's 0:{len(self.module_uids)}"
             )
+        self._initial_peers = tuple(str(address) for address in options.get("initial_peers") or ())
         self.manner = Manner() if manner is None else manner
         self.loader = Loader(self)
         self._said = Progress("waiting")
@@ -107,7 +111,12 @@ class SpanServer(petals_server.Server):
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Addresses by which the swarm can be joined: its own come first, as it is in the swarm already."""
+        """Addresses by which the swarm can be joined: its own, as it is in the swarm already, unless nobody reaches it.
+
+        Behind a relay its node of the DHT is a client, which answers nobody; then those that it was started with.
+        """
+        if self.dht.client_mode:
+            return self._initial_peers
         return tuple(str(address) for address in self.dht.get_visible_maddrs())
 
     @property
@@ -222,21 +231,22 @@ class SpanServer(petals_server.Server):
             self._alone(first)
         if self.agent is not None:
             self.agent.start()
-        begun = time.monotonic()
+        dht, begun = Watched(self.dht), time.monotonic()
         check_at = begun + self._check_period()
         while not self.stop.wait(WATCH):
-            if not self.dht.is_alive():
-                raise ServerFailed("the process of the server's DHT has ended, and the server with it; start it again")
+            if ended := dht.ended():
+                raise ServerFailed(f"{ended} has ended, and the server with it; start it again")
             self.heal()
             now = time.monotonic()
             alone = self.agent is None or not self.agent.has_plan
-            if self._unfinished is not None and now > self._try_at:
-                self._alone(self._unfinished)
+            if self._unfinished is not None:
+                if now > self._try_at:
+                    self._alone(self._unfinished)
             elif self.strict_block_indices is not None:
                 continue  # without a plan it stays where it was told to be, as in stock Petals
             elif self.span is None:
                 if alone and now - begun > self.manner.newcomer_timeout:
-                    logger.warning("nobody has given it blocks in %g s: choosing as Petals does", now - begun)
+                    logger.warning("nobody has given it blocks in %.0f s: choosing as Petals does", now - begun)
                     begun = now
                     self._alone(self._petals_choice())
             elif now > check_at:
@@ -264,7 +274,9 @@ class SpanServer(petals_server.Server):
         """Where it was when it ended; else where it is told to begin; else where Petals would, unless it waits."""
         last = self.agent.last_span if self.agent is not None else None
         if last is not None and last.length <= self.num_blocks:
-            logger.info("serving %s again, as before it ended", last)
+            begun = self.strict_block_indices
+            note = "" if begun is None or (begun.start, begun.stop) == last else "; --block_indices is where it began"
+            logger.info("serving %s again, as before it ended%s", last, note)
             return last
         if self.strict_block_indices is not None:
             return Span(self.strict_block_indices.start, self.strict_block_indices.stop)
@@ -330,5 +342,5 @@ class SpanServer(petals_server.Server):
     def _report(self, progress: Progress) -> None:
         self._said = progress
         count = f"{progress.done} of {progress.of} blocks" if progress.of else ""
-        logger.info("%s %s", progress.state, progress.why or count)
+        logger.info("%s", f"{progress.state} {progress.why or count}".strip())
         self.announcer.refresh()

@@ -45,6 +45,11 @@ class Plans:
     memory: Memory
     refused: tuple[str, ...] = ()
 
+    def has(self, peer_id: str) -> bool:
+        """Whether the plan that counts has this server; a revoke has none."""
+        plan = self.plan.plan if self.plan is not None else None
+        return plan is not None and any(server.peer_id == peer_id for server in plan.servers)
+
 
 def choose(
     found: Mapping[str, Found], trusted: Sequence[PublicKey], memory: Memory, now: float, files: Sequence[bytes] = ()

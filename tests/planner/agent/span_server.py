@@ -11,6 +11,7 @@ import torch
 from benchmarks.span_server import Subject, main
 from planner.agent.following import Following
 from planner.agent.loader import Loaded
+from planner.keys import PublicKey
 
 
 class Victim(Subject):
@@ -20,8 +21,9 @@ class Victim(Subject):
         super().__init__(options)
 
     def told(self, options: dict[str, Any]) -> Following | None:
-        """It trusts nobody, and so follows nobody; where it is it knows after its end."""
-        return Following((), Path(options["state"])) if "state" in options else None
+        """It trusts nobody, unless it is told whom; where it is it knows after its end."""
+        trusted = tuple(map(PublicKey.parse, options.get("trusted", ())))
+        return Following(trusted, Path(options["state"])) if "state" in options else None
 
     def load(self, block: int) -> Loaded:
         if self.failures.get(block, 0) > 0:
@@ -44,6 +46,8 @@ class Victim(Subject):
             case "measured":
                 self.server.server_info.forward_rps = more["forward_rps"]
                 self.server.server_info.network_rps = more["network_rps"]
+            case "turn":
+                return self.server.agent.turn()
             case "kill runtime":
                 self.server.parts.runtime.shutdown()
             case _:

@@ -50,8 +50,8 @@ def test_ours_loads_what_is_new_and_stays_where_stock_petals_loads_all_and_is_aw
         assert stock["lost"] + stock["late"] > 0
         # What is shown on the way is what anyone reads in the DHT, and the table says what was measured.
         shown = "\n".join(lines)
-        assert "bravo    0:8, online; agent: waiting, has announced that it will drop blocks 0, 1" in shown
-        assert "bravo    2:10, online; agent: serving" in shown
+        assert "bravo    0:8, online; waiting, has announced that it will drop blocks 0, 1" in shown
+        assert "bravo    2:10, online; serving" in shown
         assert [line.split()[-2:] for line in lines if line.startswith("blocks loaded")] == [["8", "2"]]
         # Its swarms are in folders of their own, each in this one.
         assert [*folder.iterdir()] == []
@@ -70,7 +70,7 @@ def test_ctrl_c_in_the_middle_takes_everything_down():
         env=ENVIRONMENT,
     ) as process:
         _, folder = swarm_of(process.pid)
-        assert any("bravo    0:8, online; agent: waiting" in line for line in process.stdout)
+        assert any("bravo    0:8, online; waiting" in line for line in process.stdout)
         pids = set(processes_of(folder))
         assert pids
         process.send_signal(signal.SIGINT)

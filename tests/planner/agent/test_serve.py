@@ -170,6 +170,7 @@ def test_what_is_not_taken_is_one_line(tmp_path):
     bad = {
         ("m", "--nonsense", "1"): (2, "unrecognized arguments: --nonsense"),
         (): (2, "model is required"),
+        ("m", "--state-dir", ""): (2, "invalid value for --state-dir: is empty; name a folder"),
         ("m", "--plan", "x"): (2, "--plan needs --trust"),
         ("m", "--refresh", "0"): (2, "--refresh must be from 1 to 86400 seconds"),
         ("m", "--trust", "x"): (11, "public key"),
@@ -181,19 +182,24 @@ def test_what_is_not_taken_is_one_line(tmp_path):
         (model, "--new_swarm", "--identity_path", str(pipe)): (4, "pipe is not a plain file"),
     }
     for arguments, (code, named) in bad.items():
-        done = run("serve", *arguments, "--state-dir", str(tmp_path / "state"), env={"HF_HUB_OFFLINE": "1"})
+        done = run("serve", "--state-dir", str(tmp_path / "state"), *arguments, env={"HF_HUB_OFFLINE": "1"})
         said = done.stderr.splitlines()[-1]
         assert (done.returncode, named in said, said.startswith("plan-swarm: ")) == (code, True, True), said
 
 
-def test_a_server_whose_dht_has_died_ends_and_says_so(servers):
-    server = servers.processes["charlie"].pid
-    below = psutil.Process(server).children(recursive=True)
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("charlie", "the process of the server's DHT"), ("delta", "the libp2p daemon of the server's DHT")],
+)
+def test_a_server_whose_dht_has_died_ends_and_says_so(servers, name, what):
+    until(lambda: "[INFO] Started" in servers.log(name))
+    server = psutil.Process(servers.processes[name].pid)
     # The agent's own p2pd, while it looks, is the server's child.
-    (dht,) = {child.ppid() for child in below if child.name() == "p2pd"} - {server}
-    psutil.Process(dht).kill()
-    assert servers.processes.pop("charlie").wait(30) == 15
-    assert "plan-swarm: the process of the server's DHT has ended, and the server with it" in servers.log("charlie")
+    below = server.children(recursive=True)
+    (daemon,) = [child for child in below if child.name() == "p2pd" and child.ppid() != server.pid]
+    (daemon if "daemon" in what else daemon.parent()).kill()
+    assert servers.processes.pop(name).wait(60) == 15
+    assert f"plan-swarm: {what} has ended, and the server with it" in servers.log(name)
 
 
 def test_one_server_a_folder(servers):
