@@ -25,3 +25,12 @@ def _nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
         yield
+
+
+LONGEST = ("test_trouble.py", "test_live_commands.py", "test_serve.py", "test_demo_agents.py", "test_demo_swarm.py")
+"""Files that take minutes: they begin first, so that none of them is left alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; within a file the order stays."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
