@@ -249,11 +249,11 @@ def others_than(before: dict[str, Any], seen: dict[str, Any]) -> bool:
 def test_a_handler_that_is_killed_is_replaced_around_the_same_blocks(server: Server, client: Client) -> None:
     before = server("look")
     os.kill(before["handlers"][0], signal.SIGKILL)
-    after = server.until(lambda seen: others_than(before, seen))
+    # What the old parts had open goes a moment after they are replaced.
+    after = server.until(lambda seen: others_than(before, seen) and seen["fds"] <= before["fds"] + 5)
     assert (after["span"], after["loads"], after["addresses"]) == ([0, 4], before["loads"], before["addresses"])
     assert after["children"] == before["children"]
     assert after["threads"] <= before["threads"]
-    assert after["fds"] <= before["fds"] + 5
     assert_right(client, 0, 4)
 
 
