@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,12 @@ def _nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
         yield
+
+
+def pytest_sessionfinish() -> None:
+    """End what live commands are forked from."""
+    if (warm := sys.modules.get("tests.cli.warm")) is not None:
+        warm.end()
 
 
 LONGEST = ("test_trouble.py", "test_live_commands.py", "test_serve.py", "test_demo_agents.py", "test_demo_swarm.py")

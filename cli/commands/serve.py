@@ -72,7 +72,7 @@ def serve(
             parser=number,
             metavar="SECONDS",
             show_default=False,
-            help="Choose as Petals does after so long. Default: 600.",
+            help="Choose as Petals does after so long without a plan for it. Default: 600.",
         ),
     ] = 600.0,
     pinned: Annotated[

@@ -6,7 +6,6 @@ start are all that these runs do not do; tests of those, and of signals, have th
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
@@ -24,7 +23,7 @@ TIMEOUT = 60.0
 
 @functools.cache
 def _warm(_worker: int) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "tests.cli.warm"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
@@ -33,13 +32,15 @@ def _warm(_worker: int) -> subprocess.Popen[str]:
         env={**os.environ, "PYTHONPATH": ROOT},
         start_new_session=True,
     )
-    atexit.register(_end, process)
-    return process
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+def end() -> None:
+    """End the process that runs are forked from, if there is one."""
+    if _warm.cache_info().currsize:
+        process = _warm(os.getpid())
+        _warm.cache_clear()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def run_warm(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -55,8 +56,7 @@ def run_warm(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProces
         print(json.dumps(order), file=process.stdin, flush=True)
         came, _, _ = select.select([process.stdout], [], [], TIMEOUT)
         if not came:
-            _warm.cache_clear()
-            _end(process)
+            end()
             raise subprocess.TimeoutExpired(list(arguments), TIMEOUT, stdout.read(), stderr.read())
         return subprocess.CompletedProcess(
             list(arguments), int(process.stdout.readline()), stdout.read(), stderr.read()
