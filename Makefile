@@ -54,7 +54,7 @@ live-swarm: .venv-test/everything ## start a private swarm of real Petals server
 
 test: .venv-test/everything ## install everything, petals too, and run all tests (ARGS='-k word')
 	@echo 'pytest'
-	@$(tests) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(tests) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint test ## ruff, mypy and all tests: what CI runs
 
