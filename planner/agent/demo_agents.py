@@ -71,7 +71,7 @@ def run(
     layout = [replace(spec, seconds_per_block=seconds_per_block) for spec in LAYOUT]
     key = generate()
     settings = ", ".join(f"{name} {value:g}" for name, value in SETTINGS.items())
-    write(f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that always generates")
+    write(f"A tiny Llama of {NUM_BLOCKS} blocks, real servers, and a stock client that generates")
     write("(it gives up sooner than by default:")
     write(f" {settings}).")
     write(f"Before each block that is loaded, by either server, {seconds_per_block:g} s are waited.")
