@@ -14,10 +14,9 @@ prepare()
 
 from hivemind.p2p import PeerID  # noqa: E402
 
+from planner.fields import MAX_PEER_ID  # noqa: E402
 from planner.text import escape  # noqa: E402
 
-MAX_PEER_ID = 128
-"""Characters of a peer id, at most; real ones have some fifty."""
 MAX_NEWS = 1000
 """Different lines about strangers' records that are let through: a stranger may make any number."""
 

@@ -34,15 +34,20 @@ AT_ONCE = STAND_IN.replace("while not stop.is_set()", "while False").replace("LI
 """One that does not search."""
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a command's process: a terminal of 80 columns, and this checkout."""
+    return {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT), **more}
+
+
 def run(*arguments: str, code: str = LAUNCH, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    variables = environment(**options.pop("env", {}))
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env=environment,
+        env=variables,
         **options,
     )
 

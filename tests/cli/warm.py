@@ -16,20 +16,21 @@ import sys
 import tempfile
 from typing import Any
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tests.cli.process import ROOT, environment
+
 TIMEOUT = 60.0
 """Seconds that a run may take."""
 
 
 @functools.cache
-def _warm(_worker: int) -> subprocess.Popen[str]:
+def _warm() -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.cli.warm"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": ROOT},
+        env=environment(),
         start_new_session=True,
     )
 
@@ -37,7 +38,7 @@ def _warm(_worker: int) -> subprocess.Popen[str]:
 def end() -> None:
     """End the process that runs are forked from, if there is one."""
     if _warm.cache_info().currsize:
-        process = _warm(os.getpid())
+        process = _warm()
         _warm.cache_clear()
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -45,11 +46,11 @@ def end() -> None:
 
 def run_warm(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run the command as `tests.cli.process.run` does, with nothing on standard input."""
-    process = _warm(os.getpid())
+    process = _warm()
     with tempfile.NamedTemporaryFile("r") as stdout, tempfile.NamedTemporaryFile("r") as stderr:
         order = {
             "arguments": arguments,
-            "environment": {**os.environ, "COLUMNS": "80", "PYTHONPATH": ROOT, **env},
+            "environment": environment(**env),
             "cwd": os.getcwd(),
             "files": [stdout.name, stderr.name],
         }

@@ -18,6 +18,18 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[2]), "HIVEMIND_LOGLEVEL": "ERROR"}
 
 
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """A Python process whose end is waited for by whoever sends it a signal; its output is read."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
 @contextmanager
 def beside(script: str, arguments: list[str], folder: Path, retries: int = 3) -> Iterator[Callable[[], Any]]:
     """Start a script of this folder, whose sockets go with `folder`; what it gives asks it for its next answer."""

@@ -2,7 +2,7 @@
 
 Again and again it reads who announces which block ONLINE, and asks each of them for it. For each line on standard input
 it prints, of all that was seen since the line before, how often it has looked, and the least RPS that each block had in
-servers that answered, with the moment. To be started as the leader of a process group.
+servers that answered. To be started as the leader of a process group.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from planner.status import swarm_status
 from tests.cli.process import ROOT
 from tests.cli.warm import run_warm
 
-CLOCK = Path(__file__).parent / "clock" / "sitecustomize.py"
+CLOCK = Path(__file__).with_name("clock")
 SLOWLY = str(Path(__file__).with_name("slowly.py"))
 PREFIX = "tiny-llama-hf"
 REFRESH = 5.0
@@ -53,7 +53,7 @@ class Servers:
                 stderr=log,
                 env={
                     **os.environ,
-                    "PYTHONPATH": f"{ROOT}:{CLOCK.parent}" if self.clock(name).exists() else str(ROOT),
+                    "PYTHONPATH": f"{ROOT}:{CLOCK}" if self.clock(name).exists() else str(ROOT),
                     "TMPDIR": str(self.folder),
                     "TEST_CLOCK": str(self.clock(name)),
                 },

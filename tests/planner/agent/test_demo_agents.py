@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from planner.agent.demo_cost import Cost
-from tests.planner.agent.beside import ENVIRONMENT
+from tests.planner.agent.beside import ENVIRONMENT, started
 from tests.planner.agent.left_behind import assert_nothing_left, processes_of, swarm_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
@@ -61,14 +61,7 @@ def test_ours_loads_what_is_new_and_stays_where_stock_petals_loads_all_and_is_aw
 
 @pytest.mark.timeout(120)
 def test_ctrl_c_in_the_middle_takes_everything_down():
-    with subprocess.Popen(
-        [sys.executable, "-m", "cli", "demo", "agents"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    ) as process:
+    with started("-m", "cli", "demo", "agents") as process:
         _, folder = swarm_of(process.pid)
         assert any("bravo    0:8, online; waiting" in line for line in process.stdout)
         pids = set(processes_of(folder))

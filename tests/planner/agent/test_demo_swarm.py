@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -23,7 +21,7 @@ from planner.publishing import publish
 from planner.state import ServerState
 from planner.status import swarm_status
 from solver.problem import Span
-from tests.planner.agent.beside import ENVIRONMENT, beside
+from tests.planner.agent.beside import beside, started
 from tests.planner.agent.left_behind import assert_nothing_left, processes_of, swarm_of
 
 if find_spec("petals") is None or find_spec("hivemind") is None:
@@ -289,14 +287,7 @@ with suppress(KeyboardInterrupt), cleaning_up() as ending:
 def test_however_it_ends_nothing_of_it_stays(number, whose, when, code, tmp_path):
     peers = tmp_path / "swarm.peers"
     peers.write_text(f"/ip4/127.0.0.1/tcp/1/p2p/Qm{'a' * 44}\n")  # of a swarm that was killed
-    with subprocess.Popen(
-        [sys.executable, "-c", ONE_SERVER, str(peers)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    ) as process:
+    with started("-c", ONE_SERVER, str(peers)) as process:
         nursery, folder = swarm_of(process.pid)
         assert not peers.exists()
         if when == "up":
