@@ -9,8 +9,9 @@ from typing import Any
 
 from planner.dht_client import calls_a_node
 from planner.errors import InputInvalid, NothingToPlan, PartialReading
+from planner.event_loop import run
 from planner.gather import MIN_TRIES, Gathered, Try
-from planner.node import ClientNode, client_node, run
+from planner.node import ClientNode, client_node
 from planner.notes import blocks_text
 from planner.prefixes import near_prefixes, prefix_of_model
 from planner.reading import DUMP_FORMAT, DUMP_VERSION, load_state

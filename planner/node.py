@@ -11,11 +11,11 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from planner.addresses import EXAMPLE, wrong_with
 from planner.dht_client import CHUNK, RPC_SECONDS, WORKERS, ClientNode, RawKey
@@ -23,7 +23,7 @@ from planner.errors import PolicyInvalid, SwarmUnreachable
 from planner.text import escape, some
 from planner.wire import Entries, Wire
 
-__all__ = ["PETALS_INITIAL_PEERS", "ClientNode", "RawKey", "check_addresses", "client_node", "run"]
+__all__ = ["PETALS_INITIAL_PEERS", "ClientNode", "RawKey", "check_addresses", "client_node"]
 
 PETALS_INITIAL_PEERS = (
     "/dns/bootstrap1.petals.dev/tcp/31337/p2p/QmedTaZXmULqwspJXz44SsPZyTNKxhnnFvYRajfH7MGhCY",
@@ -39,8 +39,6 @@ ATTEMPTS = 2
 """How often joining is tried: the first packets to a far peer may be lost."""
 
 _CHECK = "check the network, the addresses, and that those nodes are up"
-
-Result = TypeVar("Result")
 
 
 @asynccontextmanager
@@ -70,21 +68,6 @@ async def client_node(initial_peers: Sequence[str], timeout: float = 30.0) -> As
             yield await _join(hivemind, peers, started, deadline)
         finally:
             await _end(started)
-
-
-def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run `main` in an event loop of its own, without the complaints of hivemind's forgotten tasks."""
-    results: list[Result] = []  # not that of the task: asyncio.run() makes the repr of that, twice
-
-    async def quiet() -> None:
-        loop: Any = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, _context: None)
-        # A terminal sends Ctrl-C to its whole foreground group: p2pd would die of it while we still need it.
-        loop.subprocess_exec = functools.partial(loop.subprocess_exec, start_new_session=True)
-        results.append(await main)
-
-    asyncio.run(quiet())
-    return results[0]
 
 
 def check_addresses(initial_peers: Sequence[str]) -> list[str]:

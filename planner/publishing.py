@@ -19,9 +19,10 @@ from planner.envelope import (
     seal_revoke,
 )
 from planner.errors import EnvelopeRefused, InputInvalid, SwarmUnreachable
+from planner.event_loop import run
 from planner.keys import PublicKey, SigningKey
 from planner.live import Progress, Reading, read_from
-from planner.node import ClientNode, client_node, run
+from planner.node import ClientNode, client_node
 from planner.plan import DEFAULT_VALIDITY
 from planner.plan_records import (
     Judged,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputInvalid, NothingToPlan
+from planner.event_loop import run
 from planner.keys import PublicKey
 from planner.live import Progress, Reading, read_from
-from planner.node import ClientNode, client_node, run
+from planner.node import ClientNode, client_node
 from planner.plan import PlannedServer
 from planner.plan_records import Found, Index, Judged, fetch_index, fetch_plans, judge
 from planner.published import PublishedPlan

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from planner.coverage import coverage_of
 from planner.decode import MAX_LIFETIME, decode
 from planner.errors import InputInvalid, NothingToPlan, SwarmUnreachable
+from planner.event_loop import run
 from planner.fields import is_peer_id
 from planner.gather import PARTIAL, Gathered, gather
-from planner.node import ClientNode, client_node, run
+from planner.node import ClientNode, client_node
 from planner.wire_json import plain
 
 MODELS_KEY = "_petals.models"

@@ -59,7 +59,8 @@ def generate(tell: Tell, heard: Heard, order: dict[str, Any]) -> None:
 def ask(tell: Tell, heard: Heard, order: dict[str, Any]) -> None:
     """Ask a server itself, again and again, for each of its blocks; tell whether it answers for all of them."""
     from planner.agent import confirm
-    from planner.node import client_node, run
+    from planner.event_loop import run
+    from planner.node import client_node
     from solver.problem import Span
 
     span = Span(order["start"], order["end"])

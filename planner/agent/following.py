@@ -16,8 +16,8 @@ from planner.agent.record import Intent
 from planner.agent.sight import look
 from planner.agent.span_change import Changed, ChangeFailed
 from planner.errors import PlanSwarmError
+from planner.event_loop import run
 from planner.keys import PublicKey
-from planner.node import run
 from solver.problem import Span
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,10 @@ import pytest
 
 from planner import Policy, load_state, make_plan
 from planner.agent.demo_swarm import LAYOUT, DemoSwarm, DemoSwarmFailed, ServerSpec
+from planner.event_loop import run
 from planner.keys import generate
 from planner.live import AGENTS_KEY, read_from, read_live
-from planner.node import client_node, run
+from planner.node import client_node
 from planner.plan_records import fetch_index
 from planner.published import read_plan
 from planner.publishing import publish

@@ -16,8 +16,9 @@ import pytest
 
 from planner import node as node_module
 from planner.errors import PolicyInvalid, SwarmUnreachable
+from planner.event_loop import run
 from planner.live import read_from, read_live
-from planner.node import PETALS_INITIAL_PEERS, RawKey, check_addresses, client_node, run
+from planner.node import PETALS_INITIAL_PEERS, RawKey, check_addresses, client_node
 from planner.wire import Unreadable
 from tests.petals_shim import install
 from tests.planner.live.swarm import FakeServer, Raw, daemons, model

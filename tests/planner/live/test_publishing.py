@@ -12,9 +12,10 @@ from planner import publishing
 from planner.drift import Override
 from planner.envelope import MAX_VALIDITY, Reason, Verified, check_plan, open_envelope, seal_plan, seal_revoke
 from planner.errors import Drifted, EnvelopeRefused, InputInvalid, PartialReading, SwarmUnreachable
+from planner.event_loop import run
 from planner.keys import generate
 from planner.live import Reading
-from planner.node import client_node, run
+from planner.node import client_node
 from planner.plan_records import Found, fetch_index, fetch_plans, index_key, judge, plans_key
 from planner.publishing import Beat, keep, publish, read_back, revoke
 from planner.sealing import Kind, _pack, _signed, seal
