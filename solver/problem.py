@@ -96,6 +96,11 @@ class Problem:
     max_moves, max_loads
         At most so many servers change their span (newcomers are counted), and so many blocks are loaded;
         None sets no limit.
+    base_spans
+        The spans of the constant servers that a request may pass through whole, for `max_hops`.
+    max_hops
+        At most so many servers on the shortest chain that covers the model, where it has no hole; None sets no
+        limit.
 
     Raises
     ------
@@ -111,6 +116,8 @@ class Problem:
     min_replicas: int = 0
     max_moves: int | None = None
     max_loads: int | None = None
+    base_spans: tuple[Span, ...] = ()
+    max_hops: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_blocks < 1:
@@ -121,6 +128,11 @@ class Problem:
             raise ValueError("base_throughput and base_replicas need one number a block")
         if not all(math.isfinite(rps) and rps >= 0 for rps in self.base_throughput):
             raise ValueError("base_throughput must be finite and not negative")
+        if self.max_hops is not None and self.max_hops < 1:
+            raise ValueError(f"max_hops must be at least 1, not {self.max_hops}")
+        for span in self.base_spans:
+            if not 0 <= span.start < span.end <= self.num_blocks:
+                raise ValueError(f"base span {span} is outside the model's 0:{self.num_blocks}")
         for index, server in enumerate(self.servers):
             self._check_server(index, server)
 
@@ -209,6 +221,8 @@ class Solution:
     bound
         Proven upper bound on the objective (RPS) of all placements that reach the same levels of the
         priorities before it, the rounding slack included.
+    bound_by
+        What proved it: ``"averaging"``, ``"sweep"``, ``"prices"``, ``"CP-SAT"``, or ``"only placement"``.
     rounding_slack
         RPS by which scaling to integers may have understated the best objective.
     stages
@@ -229,6 +243,7 @@ class Solution:
     seconds: float
     scale: float
     interrupted: bool = False
+    bound_by: str = "CP-SAT"
 
 
 @dataclass(frozen=True)
@@ -243,11 +258,25 @@ class Progress:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long and how hard to search."""
+    """How long and how hard to search.
+
+    Parameters
+    ----------
+    seconds
+        The time that it may take.
+    workers
+        Threads.
+    seed
+        Seed of all that is random.
+    deterministic
+        Search by an amount of work that depends on the problem alone, so that the same problem and seed give
+        the same placement on any machine; `seconds` are then a last resort, and `workers` is without effect.
+    """
 
     seconds: float = 10.0
     workers: int = 1
     seed: int = 0
+    deterministic: bool = False
 
 
 def servers_by_identity(servers: Sequence[Server]) -> list[list[int]]:

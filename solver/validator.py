@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solver.hops import shortest_chain
 from solver.problem import Problem, Server, Span
 
 
@@ -37,6 +38,8 @@ class Evaluation:
         Sum of the distances between present and target starts, in blocks.
     throughput
         RPS of each block, shape ``(num_blocks,)``.
+    hops
+        Servers on the shortest chain that covers the model; None where there is a hole.
     """
 
     holes: int
@@ -48,6 +51,7 @@ class Evaluation:
     weakest: float
     distance: int
     throughput: tuple[float, ...]
+    hops: int | None
 
     @property
     def objective(self) -> float:
@@ -75,7 +79,7 @@ def evaluate(problem: Problem, placement: Sequence[Span]) -> Evaluation:
     ------
     InvalidPlacement
         If a span is outside the model, of a length that its server may not take, not the one it is pinned to
-        or the one forbidden to it, or if there are too many moves or loads.
+        or the one forbidden to it, or if there are too many moves, loads or hops.
     """
     if len(placement) != len(problem.servers):
         raise InvalidPlacement(f"{len(placement)} spans for {len(problem.servers)} servers")
@@ -102,6 +106,10 @@ def evaluate(problem: Problem, placement: Sequence[Span]) -> Evaluation:
         raise InvalidPlacement(f"{moves} moves, at most {problem.max_moves} are allowed")
     if problem.max_loads is not None and loads > problem.max_loads:
         raise InvalidPlacement(f"{loads} blocks loaded, at most {problem.max_loads} are allowed")
+    chain = shortest_chain([*problem.base_spans, *placement], problem.num_blocks)
+    hops = None if chain is None else len(chain)
+    if problem.max_hops is not None and hops is not None and hops > problem.max_hops:
+        raise InvalidPlacement(f"{hops} servers on the shortest chain, at most {problem.max_hops} are allowed")
     # fsum rounds once, whatever the order of its terms: equal placements give equal floats.
     throughput = tuple(math.fsum(block) for block in terms)
     covered = [rps for rps, count in zip(throughput, replicas, strict=True) if count > 0]
@@ -115,6 +123,7 @@ def evaluate(problem: Problem, placement: Sequence[Span]) -> Evaluation:
         weakest=math.fsum(sorted(throughput)[: -(-problem.num_blocks // 4)]),
         distance=distance,
         throughput=throughput,
+        hops=hops,
     )
 
 
