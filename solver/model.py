@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.hops import reaching, shortest_chain
 from solver.problem import Ints, Placement, Problem, Server, Span, servers_by_identity
 from solver.scaling import choose_scale
 
@@ -190,6 +191,8 @@ class PlacementModel:
         self._limit = int(self.scale.down(self.bottleneck_limit)) + 1
         self.bottleneck = self.model.new_int_var(0, self._limit, "bottleneck")
         self._covered: list[cp_model.IntVar] = []
+        self._whole: cp_model.IntVar | None = None
+        self._links: list[tuple[Span, cp_model.IntVar]] = []
         self._replicas = [
             cp_model.LinearExpr.sum([self.count[g][k] for g, k in covering]) + self.problem.base_replicas[block]
             for block, covering in enumerate(self._covering)
@@ -214,6 +217,7 @@ class PlacementModel:
             if not self.problem.base_replicas[block]:
                 self.model.add(replicas >= 1)
             self.model.add(self.bottleneck <= self.throughput(block))
+        self._limit_hops(1)
 
     def count_holes(self) -> Expr:
         """Let blocks be holes, and give their number; the bottleneck is that of the others."""
@@ -221,7 +225,32 @@ class PlacementModel:
         for block, (replicas, covered) in enumerate(zip(self._replicas, self._covered, strict=True)):
             self.model.add(covered <= replicas)
             self.model.add(self.bottleneck <= self.throughput(block) + self._limit * (1 - covered))
+        if self.problem.max_hops is not None:
+            self._whole = self.model.new_bool_var("whole")  # no hole: only then there is a chain
+            self.model.add(cp_model.LinearExpr.sum(self._covered) <= len(self._covered) - 1 + self._whole)
+            self._limit_hops(self._whole)
         return len(self._covered) - cp_model.LinearExpr.sum(self._covered)
+
+    def _limit_hops(self, whole: Expr) -> None:
+        """Where `whole` is 1, let at most `Problem.max_hops` spans that are held cover all blocks."""
+        if self.problem.max_hops is None:
+            return
+        holding: list[list[cp_model.IntVar]] = [[] for _ in self._replicas]
+        for span in reaching(self.problem.base_spans, self.problem.num_blocks):
+            link = self.model.new_bool_var("")
+            self._links.append((span, link))
+            for block in range(*span):
+                holding[block].append(link)
+        for group, counts in zip(self.groups, self.count, strict=True):
+            for start, end, count in zip(group.starts.tolist(), group.ends.tolist(), counts, strict=True):
+                link = self.model.new_bool_var("")
+                self.model.add(link <= count)
+                self._links.append((Span(start, end), link))
+                for block in range(start, end):
+                    holding[block].append(link)
+        for links in holding:
+            self.model.add(cp_model.LinearExpr.sum(links) >= whole)
+        self.model.add(cp_model.LinearExpr.sum([link for _, link in self._links]) <= self.problem.max_hops)
 
     def restrict_bottleneck(self, objective: float) -> None:
         """Leave the bottleneck only values that some set of servers sums up to, from `objective` (RPS) on.
@@ -370,6 +399,17 @@ class PlacementModel:
         self.model.add_hint(self.bottleneck, int(throughput[replicas > 0].min(initial=self._limit)))
         for covered, number in zip(self._covered, replicas, strict=False):
             self.model.add_hint(covered, int(number > 0))
+        self._hint_chain(placement, whole=bool((replicas > 0).all()))
+
+    def _hint_chain(self, placement: Placement, *, whole: bool) -> None:
+        chain = shortest_chain([*self.problem.base_spans, *placement], self.problem.num_blocks) if self._links else None
+        wanted = list(chain or ())
+        for span, link in self._links:
+            self.model.add_hint(link, int(span in wanted))
+            if span in wanted:
+                wanted.remove(span)
+        if self._whole is not None:
+            self.model.add_hint(self._whole, int(whole))
 
     def placement(self, values: Sequence[int]) -> Placement:
         """The spans that the variables' values say, ascending among interchangeable servers."""

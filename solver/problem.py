@@ -222,7 +222,8 @@ class Solution:
         Proven upper bound on the objective (RPS) of all placements that reach the same levels of the
         priorities before it, the rounding slack included.
     bound_by
-        What proved it: ``"averaging"``, ``"sweep"``, ``"prices"``, ``"CP-SAT"``, or ``"only placement"``.
+        What proved it: ``"averaging"``, ``"sweep"`` (`solver.ceiling`), ``"prices"``, ``"branching"``, ``"CP-SAT"``, or
+        ``"only placement"``.
     rounding_slack
         RPS by which scaling to integers may have understated the best objective.
     stages

@@ -25,13 +25,17 @@ REPORT_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solve gave: the values of all variables (None if none were found), objective and bound in units."""
+    """What a solve gave: the values of all variables (None if none were found), objective and bound in units.
+
+    `work` is CP-SAT's own measure of the work done, which is about seconds.
+    """
 
     values: list[int] | None
     objective: float | None
     bound: float | None
     proven: bool
     infeasible: bool
+    work: float = 0.0
 
 
 class ModelInvalid(RuntimeError):
@@ -57,10 +61,12 @@ def run(
     seed: int,
     watch: Callable[[float | None, float | None], None],
     stop: threading.Event,
+    deterministic: bool = False,
 ) -> Outcome:
     """Solve `model` for at most `seconds`, or until `stop` is set.
 
-    `watch` is called with incumbent and bound (in units, None while unknown) about ten times a second.
+    `watch` is called with incumbent and bound (in units, None while unknown) about ten times a second. A
+    `deterministic` solve has one worker, and `seconds` of CP-SAT's own measure of work instead of the clock's.
 
     Raises
     ------
@@ -69,10 +75,14 @@ def run(
     """
     solver = cp_model.CpSolver()
     parameters = solver.parameters
-    parameters.max_time_in_seconds = max(seconds, 0.0)
-    parameters.num_workers = workers
+    if deterministic:
+        parameters.max_deterministic_time = max(seconds, 0.0)
+        parameters.num_workers = 1
+    else:
+        parameters.max_time_in_seconds = max(seconds, 0.0)
+        parameters.num_workers = workers
+        parameters.subsolvers.extend(SUBSOLVERS)
     parameters.random_seed = seed
-    parameters.subsolvers.extend(SUBSOLVERS)
     parameters.catch_sigint_signal = False
     incumbents, bounds = _Incumbents(), [None]
     solver.best_bound_callback = lambda bound: bounds.__setitem__(0, bound)  # type: ignore[call-overload]
@@ -92,7 +102,8 @@ def run(
         while thread.is_alive():
             thread.join(REPORT_SECONDS / 2)
             # CP-SAT has been seen to search on for long after its own limit.
-            if stop.is_set() or time.monotonic() - began > seconds + GRACE_SECONDS:
+            late = not deterministic and time.monotonic() - began > seconds + GRACE_SECONDS
+            if stop.is_set() or late:
                 solver.stop_search()
             if time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
@@ -122,4 +133,5 @@ def _outcome(
         bound=solver.best_objective_bound if found else bound,
         proven=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
         infeasible=status == cp_model.INFEASIBLE,
+        work=solver.response_proto.deterministic_time,
     )

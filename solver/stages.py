@@ -1,32 +1,26 @@
-"""Solve a problem in the order of its priorities, each stage fixing what the ones before reached."""
+"""Solve a problem: which search suits it, what it starts from, and what is never solved at all."""
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable
 
-from solver.ceiling import bottleneck_ceiling
-from solver.hint import StartingPoint, nobody_moves, starting_point
-from solver.model import Expr, PlacementModel
-from solver.problem import Limits, Placement, Problem, Progress, Solution, Stage, Status
-from solver.scaling import MAX_ROW_SUM
-from solver.search import REPORT_SECONDS, Outcome, run
-from solver.validator import Evaluation, InvalidPlacement, evaluate
+from solver.budget import Budget
+from solver.choices import Choices, choices_of
+from solver.exact import TIE_BREAKS, ExactSearch, Infeasible
+from solver.problem import Limits, Placement, Problem, Progress, Solution, Status
+from solver.start import StartingPoint, nobody_moves
+from solver.validator import InvalidPlacement, evaluate
+from solver.wide import WideSearch
 
-START_SHARE = 0.3
-"""Share of the time limit that the local search for a start may take."""
-CEILING_SHARE = 0.5
-"""Share of the time limit at which the sweeps for a bound on the bottleneck end."""
-OBJECTIVE_SHARE = 0.9
-"""Share of the time left that the objective may take before the tie-breaks get theirs."""
-TIE_BREAKS = frozenset({"loads", "moves", "weakest", "distance", "order"})
-"""Stages that choose among placements of one objective: cut short, they leave its proof untouched."""
+__all__ = ["TIE_BREAKS", "Infeasible", "solve"]
 
-
-class Infeasible(ValueError):
-    """No placement keeps all demands of the problem, or none was found in time."""
+FEW_SERVERS = 12
+"""So few free servers are solved by one integer program in all its stages."""
+ALIKE, ALIKE_SPANS = 3, 8000
+"""Likewise where each kind of server has so many of them, and the kinds together so few spans."""
+MOST_SPANS = 60_000
+"""Spans up to which the integer program is asked how few holes there must be."""
 
 
 def solve(
@@ -36,6 +30,7 @@ def solve(
     hints: tuple[Placement, ...] = (),
     progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    under_way: Placement | None = None,
 ) -> Solution:
     """Find the best placement within the limits, and a bound on what could be better.
 
@@ -47,6 +42,8 @@ def solve(
         Called about ten times a second, from this thread.
     stop
         Once set, the best placement so far is returned soon.
+    under_way
+        A placement that is being carried out: a start too, and ties go to it where `solver.wide` searches.
 
     Returns
     -------
@@ -61,8 +58,27 @@ def solve(
     """
     pinned = tuple(server.only for server in problem.servers if server.only is not None)
     if len(pinned) == len(problem.servers):
-        return Solution(pinned, Status.OPTIMAL, _only_worth(problem, pinned), 0.0, (), 0.0, 1.0)
-    return _StagedSearch(problem, limits, progress or (lambda _: None), stop or threading.Event()).solve(hints)
+        worth = _only_worth(problem, pinned)
+        return Solution(pinned, Status.OPTIMAL, worth, 0.0, (), 0.0, 1.0, bound_by="only placement")
+    budget = Budget(limits, stop or threading.Event())
+    report = progress or (lambda _: None)
+    given = StartingPoint(problem)
+    given.offer([*([under_way] if under_way is not None else []), *hints, nobody_moves(problem)])
+    if len(problem.servers) - len(pinned) <= FEW_SERVERS:
+        return ExactSearch(problem, budget, report).solve(given, given)
+    choices = choices_of(problem)
+    wide = WideSearch(problem, choices, budget, given, under_way, report)
+    whole = wide.begin()
+    if _alike(choices) or (not whole and choices.sizes.sum() <= MOST_SPANS):
+        return ExactSearch(problem, budget, report).solve(given, wide.best)
+    found = wide.finish()
+    if found is None:
+        raise Infeasible("no placement that keeps all demands was found in time")
+    return found
+
+
+def _alike(choices: Choices) -> bool:
+    return len(choices.counts) * ALIKE <= len(choices.free) and choices.sizes.sum() <= ALIKE_SPANS
 
 
 def _only_worth(problem: Problem, placement: Placement) -> float:
@@ -70,181 +86,3 @@ def _only_worth(problem: Problem, placement: Placement) -> float:
         return evaluate(problem, placement).objective
     except InvalidPlacement as error:
         raise Infeasible(str(error)) from error
-
-
-class _StagedSearch:
-    """The model, the best placement so far and the levels reached."""
-
-    def __init__(
-        self, problem: Problem, limits: Limits, progress: Callable[[Progress], None], stop: threading.Event
-    ) -> None:
-        self._problem = problem
-        self._limits = limits
-        self._progress = progress
-        self._stop = stop
-        self._began = time.monotonic()
-        self._reported = 0.0
-        self._stages: list[Stage] = []
-        self._best: Placement | None = None
-
-    def solve(self, hints: tuple[Placement, ...]) -> Solution:
-        given = StartingPoint(self._problem)
-        given.offer([*hints, nobody_moves(self._problem)])
-        start = starting_point(self._problem, self._limits.seed, given, self._keep_on(START_SHARE))
-        self._best = start.placement
-        bound = self._search(start.worth, given.worth)
-        if self._best is None:
-            raise Infeasible("no placement that keeps all demands was found in time")
-        worth = evaluate(self._problem, self._best)
-        proven = all(stage.proven for stage in self._stages if stage.name not in TIE_BREAKS)
-        # Better by less than a unit is better all the same, but the integers cannot see it.
-        known = given if proven else start
-        if known.placement is not None and known.worth is not None and known.worth.better_than(worth):
-            self._best, worth = known.placement, known.worth
-        slack = self._model.rounding_slack
-        return Solution(
-            placement=self._best,
-            status=Status.OPTIMAL if proven and bound - worth.objective <= 2 * slack else Status.FEASIBLE,
-            bound=max(bound, worth.objective),
-            rounding_slack=slack,
-            stages=tuple(self._stages),
-            seconds=time.monotonic() - self._began,
-            scale=self._model.scale.units,
-            interrupted=self._stop.is_set(),
-        )
-
-    def _search(self, start: Evaluation | None, given: Evaluation | None) -> float:
-        """Go through the stages; a proven bound on the objective in RPS."""
-        holes = self._problem.num_blocks if start is None else start.holes
-        ceiling = None
-        if start is not None and not holes:
-            sweep_on = self._keep_on(CEILING_SHARE)
-            ceiling = bottleneck_ceiling(self._problem, start.min_throughput, lambda: sweep_on(start.objective))
-        reached = None if given is None or given.holes or given.missing_replicas else given.objective
-        self._model = model = PlacementModel(self._problem, holes, ceiling, reached)
-        if holes:
-            self._stage("holes", model.count_holes())
-        else:
-            model.cover_all()
-        if self._problem.min_replicas:
-            self._stage("missing_replicas", model.missing_replicas())
-        if start is not None and not start.holes and not start.missing_replicas:
-            model.restrict_bottleneck(start.objective)
-        limit = self._stage(
-            "objective",
-            model.objective(),
-            maximize=True,
-            unit=model.scale.rps,
-            offset=-model.fixed_penalty,
-            share=OBJECTIVE_SHARE,
-        )
-        if self._best is not None and not (self._stages[-1].proven and self._is_unique(self._best)):
-            self._break_ties()
-        bound = model.bottleneck_limit if limit is None else min(model.bottleneck_limit, limit * model.scale.rps)
-        return bound - model.fixed_penalty + model.rounding_slack
-
-    def _break_ties(self) -> None:
-        model = self._model
-        self._stage("loads", model.loads())
-        self._stage("moves", model.moves())
-        self._stage("weakest", model.weakest(), maximize=True, unit=model.scale.rps)
-        self._stage("distance", model.distance())
-        self._stage_in_order(model.positions(), max(group.starts.size for group in model.groups))
-
-    # One stage -------------------------------------------------------------------------------------------
-
-    def _stage(
-        self,
-        name: str,
-        expression: Expr,
-        *,
-        maximize: bool = False,
-        unit: float = 1.0,
-        offset: float = 0.0,
-        share: float = 1.0,
-    ) -> float | None:
-        """Optimize `expression` and hold what was reached; the proven bound on it, None if there is none.
-
-        What is told of it is `unit` times its value, and `offset` more.
-        """
-        model = self._model.model
-        model.clear_objective()
-        (model.maximize if maximize else model.minimize)(expression)
-        began = time.monotonic()
-        outcome = self._run(name, self._left() * share, unit, offset)
-        level = None if outcome.objective is None else round(outcome.objective)
-        if level is not None:
-            model.add(expression >= level if maximize else expression <= level)
-        value = None if level is None else level * unit + offset
-        self._stages.append(Stage(name, value, outcome.proven and level is not None, time.monotonic() - began))
-        return outcome.bound
-
-    def _stage_in_order(self, positions: list[Expr], spans: int) -> None:
-        """The lexicographically smallest targets, a few servers a solve, weighted by powers of `spans`."""
-        began, proven = time.monotonic(), True
-        # A server's own coefficients sum to half the square of `spans`, and each before it has `spans` times more.
-        chunk = max(1, int(math.log(MAX_ROW_SUM, max(2, spans))) - 1)
-        for first in range(0, len(positions), chunk):
-            some = positions[first : first + chunk]
-            weighted = sum(position * spans**power for power, position in enumerate(reversed(some)))
-            model = self._model.model
-            model.clear_objective()
-            model.minimize(weighted)
-            outcome = self._run("order", self._left())
-            proven = proven and outcome.proven
-            if not proven or outcome.objective is None:
-                break
-            model.add(weighted <= round(outcome.objective))
-        self._stages.append(Stage("order", None, proven, time.monotonic() - began))
-
-    def _is_unique(self, placement: Placement) -> bool:
-        """Whether it is proven that no other placement reaches the levels fixed so far: then there are no ties."""
-        model = self._model.model
-        other = model.new_bool_var("other")
-        model.add(other <= self._model.differs_from(placement))
-        model.clear_objective()
-        model.maximize(other)
-        outcome = self._run("ties", self._left())
-        self._best = placement
-        return outcome.proven and outcome.objective == 0
-
-    def _run(self, name: str, seconds: float, unit: float = 1.0, offset: float = 0.0) -> Outcome:
-        """One solve from the best placement so far, which it replaces by what it finds."""
-        if seconds <= 0 or self._stop.is_set():
-            return Outcome(None, None, None, proven=False, infeasible=False)
-        if self._best is not None:
-            self._model.hint(self._best)
-
-        def watch(incumbent: float | None, bound: float | None) -> None:
-            level, limit = (None if units is None else units * unit + offset for units in (incumbent, bound))
-            self._progress(Progress(name, time.monotonic() - self._began, level, limit))
-
-        outcome = run(
-            self._model.model,
-            seconds=seconds,
-            workers=self._limits.workers,
-            seed=self._limits.seed,
-            watch=watch,
-            stop=self._stop,
-        )
-        if outcome.infeasible:
-            raise Infeasible("the demands contradict each other: no placement keeps them all")
-        if outcome.values is not None:
-            self._best = self._model.placement(outcome.values)
-            evaluate(self._problem, self._best)
-        return outcome
-
-    def _keep_on(self, share: float) -> Callable[[float | None], bool]:
-        """What reports the best objective so far, and says whether this share of the time limit is left."""
-
-        def ask(objective: float | None) -> bool:
-            elapsed = time.monotonic() - self._began
-            if elapsed - self._reported >= REPORT_SECONDS:
-                self._reported = elapsed
-                self._progress(Progress("start", elapsed, objective, None))
-            return elapsed < self._limits.seconds * share and not self._stop.is_set()
-
-        return ask
-
-    def _left(self) -> float:
-        return self._limits.seconds - (time.monotonic() - self._began)

@@ -1,4 +1,4 @@
-"""Placements to start the proof from: nobody moves, what the Petals rule comes to, and a local search's."""
+"""Placements that are known before any search: nobody moves, what the Petals rule comes to, and the best of some."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from solver.anneal import anneal
 from solver.petals_rule import best_start, run_to_end, simulate
 from solver.problem import Placement, Problem, Span
 from solver.validator import Evaluation, InvalidPlacement, evaluate
@@ -14,9 +13,7 @@ from solver.validator import Evaluation, InvalidPlacement, evaluate
 SHUFFLES = 8
 """Runs of the Petals rule, each with its own order of the servers."""
 MAX_LOOKS = 30_000
-"""Looks at a server after which a run of the rule is broken off: a hint need not be the rule's last word."""
-FEW_SERVERS, FEW_ROUNDS = 12, 2
-"""So few servers are searched through in so many rounds of walks; with more, longer search finds more."""
+"""Looks at a server after which a run of the rule is broken off: a start need not be the rule's last word."""
 
 
 class StartingPoint:
@@ -27,44 +24,28 @@ class StartingPoint:
         self.placement: Placement | None = None
         self.worth: Evaluation | None = None
 
-    def offer(self, placements: Iterable[Placement]) -> None:
-        """Keep the best of those that keep all demands."""
+    def offer(self, placements: Iterable[Placement]) -> bool:
+        """Keep the best of those that keep all demands; whether one was better than what was known."""
+        better = False
         for placement in placements:
             try:
                 worth = evaluate(self._problem, placement)
             except InvalidPlacement:
                 continue
             if self.worth is None or worth.better_than(self.worth):
-                self.placement, self.worth = placement, worth
+                self.placement, self.worth, better = placement, worth, True
+        return better
 
+    def copy(self) -> StartingPoint:
+        """The same, to go on from."""
+        other = StartingPoint(self._problem)
+        other.placement, other.worth = self.placement, self.worth
+        return other
 
-def starting_point(
-    problem: Problem, seed: int, given: StartingPoint, keep_on: Callable[[float | None], bool]
-) -> StartingPoint:
-    """Collect placements from all of this module's sources.
-
-    Parameters
-    ----------
-    given
-        What is known already; it stays as it is.
-    keep_on
-        Asked often with the best objective so far (RPS); False ends the search.
-    """
-    best = StartingPoint(problem)
-    best.placement, best.worth = given.placement, given.worth
-
-    def ask() -> bool:
-        return keep_on(None if best.worth is None else best.worth.objective)
-
-    if best.placement is None:
-        return best
-    staying = nobody_moves(problem)
-    best.offer(_petals_rule(problem, best.placement, seed, ask))
-    rounds = 0
-    while ask() and (len(problem.servers) > FEW_SERVERS or rounds < FEW_ROUNDS):
-        best.offer(anneal(problem, staying, seed + rounds, ask))
-        rounds += 1
-    return best
+    @property
+    def objective(self) -> float | None:
+        """Of the best placement so far, RPS."""
+        return None if self.worth is None else self.worth.objective
 
 
 def nobody_moves(problem: Problem) -> Placement:
@@ -92,7 +73,7 @@ def nobody_moves(problem: Problem) -> Placement:
     return tuple(spans[index] for index in range(len(problem.servers)))
 
 
-def _petals_rule(problem: Problem, start: Placement, seed: int, keep_on: Callable[[], bool]) -> Iterator[Placement]:
+def petals_rule(problem: Problem, start: Placement, seed: int, keep_on: Callable[[], bool]) -> Iterator[Placement]:
     """The rule as servers run it, and as it imagines the swarm would go on, in several shuffles."""
     starts = np.array([span.start for span in start])
     lengths = np.array([span.length for span in start])

@@ -1,0 +1,49 @@
+"""Powers of two and random numbers that are the same on every machine, bit by bit.
+
+`numpy.exp` is not: it has other roundings for other processors, and one other rounding sends a search another way.
+Here are only sums, products and square roots, which IEEE 754 leaves no choice in.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.problem import Floats, Ints
+
+STEPS = 1024
+"""Steps to the unit that exponents are rounded down to."""
+DEEPEST = 64
+"""The exponent below which `negative` gives 0."""
+
+
+@cache
+def _fractions() -> Floats:
+    """``2 ** (-k / STEPS)`` for k from 0 to ``STEPS - 1``."""
+    step = np.float64(0.5)
+    for _ in range(STEPS.bit_length() - 1):
+        step = np.sqrt(step)
+    return np.concatenate(([1.0], np.cumprod(np.full(STEPS - 1, step))))
+
+
+@cache
+def negative() -> Floats:
+    """``2 ** (-k / STEPS)`` for k from 0 to ``DEEPEST * STEPS``, the last one 0."""
+    table = np.concatenate([np.ldexp(_fractions(), -whole) for whole in range(DEEPEST)])
+    return np.concatenate((table, [0.0]))
+
+
+def power(exponents: Any) -> NDArray[Any]:
+    """``2 ** exponents``, rounded to `STEPS` steps; above ``2 ** 900`` it stays there, and infinity too."""
+    steps: Ints = np.floor(np.clip(exponents, -1000.0, 900.0) * -STEPS).astype(np.int64)
+    whole, part = np.divmod(steps, STEPS)
+    return np.ldexp(_fractions()[part], -whole)
+
+
+def share(done: int, of: int) -> float:
+    """How far `done` is on the way to `of`, from 0 to 1, rounded once."""
+    return float(Fraction(done, of)) if of else 1.0

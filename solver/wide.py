@@ -1,0 +1,248 @@
+"""The search for swarms of a dozen servers and more: anneal, then place a few anew at a time, and prove meanwhile."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from solver.branch import Branching
+from solver.budget import Budget
+from solver.chain import cheap_chain
+from solver.choices import Choices, choices_of
+from solver.neighbourhood import Neighbourhood
+from solver.polish import polish
+from solver.prices import best_prices
+from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
+from solver.rounds import rounds
+from solver.search import REPORT_SECONDS
+from solver.start import StartingPoint, nobody_moves, petals_rule
+from solver.validator import InvalidPlacement, evaluate
+
+RULE_SERVERS, RULE_SHARE = 200, 0.1
+"""The Petals rule is looked at for so many servers at most, as its simulation takes cubic time."""
+BEST_OF_ROUND = 4
+"""Placements of a round that are looked at exactly; one where there are many servers."""
+TIES = ("loads", "moves", "weakest", "distance")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Up to which share of the budget each part lasts."""
+
+    anneal: float
+    improve: float
+    prices: float
+    prove: float
+
+
+BESIDE = Shares(anneal=0.45, improve=0.97, prices=0.5, prove=0.97)
+"""Where the proof has a core of its own."""
+AFTER = Shares(anneal=0.3, improve=0.6, prices=0.75, prove=0.95)
+"""Where it has to wait for the search."""
+MANY_SERVERS = 3000
+"""With so many, annealing comes closer to the bound than placing a few anew does."""
+
+
+class WideSearch:
+    """One search. The number of servers may be any; the bound is that of `solver.prices` and `solver.branch`.
+
+    Parameters
+    ----------
+    given
+        What is known already; it stays as it is.
+    under_way
+        A plan that is being carried out: ties go to it.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        choices: Choices,
+        budget: Budget,
+        given: StartingPoint,
+        under_way: Placement | None,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self._problem, self._choices, self._budget = problem, choices, budget
+        self._under_way, self._progress = under_way, progress
+        self.best = given.copy()
+        self._bound, self._bound_by = math.inf, "prices"
+        self._closed = threading.Event()
+        self._reported = 0.0
+        self._beside = budget.limits.workers > 1 and not budget.limits.deterministic
+        self._shares = BESIDE if self._beside else AFTER
+        if len(choices.free) >= MANY_SERVERS:
+            self._shares = replace(self._shares, anneal=self._shares.improve)
+
+    def begin(self) -> bool:
+        """Find a first good placement; whether it leaves neither holes nor missing replicas."""
+        annealed, start = self._problem, nobody_moves(self._problem)
+        if self._problem.max_hops is not None:
+            annealed, start = self._chained(start)
+        choices = self._choices if annealed is self._problem else choices_of(annealed)
+        self.best.offer([start])
+        if self.best.placement is not None and len(choices.free) <= RULE_SERVERS:
+            self.best.offer(
+                petals_rule(
+                    self._problem,
+                    start,
+                    self._budget.limits.seed,
+                    lambda: self._budget.left(RULE_SHARE) > 0 and self._look(),
+                )
+            )
+        warm = self._under_way if annealed is self._problem else None
+        self._rounds = rounds(choices, start, warm, self._budget, self._shares.anneal, self._look)
+        self._anneal()
+        worth = self.best.worth
+        return worth is not None and not worth.holes and not worth.missing_replicas
+
+    def _chained(self, start: Placement) -> tuple[Problem, Placement]:
+        """The problem with a chain that is short enough held fast, and its start."""
+        seed, seconds = self._budget.limits.seed, self._budget.left()
+        chain = cheap_chain(self._problem, seconds, seed, self._budget.stop) or {}
+        problem = self._problem
+        servers = list(problem.servers)
+        for index, span in chain.items():
+            servers[index] = replace(servers[index], only=span, may_stay=True)
+        problem = replace(problem, servers=tuple(servers))
+        return (problem, nobody_moves(problem)) if chain else (self._problem, start)
+
+    def finish(self) -> Solution | None:
+        """Search and prove on; None if no placement that keeps all demands is known."""
+        began = self._budget.elapsed
+        failure: list[BaseException] = []
+
+        def prove() -> None:
+            try:
+                self._prove()
+            except BaseException as error:
+                failure.append(error)
+
+        proof = threading.Thread(target=prove, name="proof", daemon=True)
+        if self._beside:
+            proof.start()
+        while self._going_on(self._shares.anneal) and self._anneal():
+            pass
+        self._improve()
+        if not self._beside:
+            proof.start()
+        while proof.is_alive():
+            proof.join(REPORT_SECONDS)
+            self._report()
+        if failure:
+            raise failure[0]
+        return self._solution(self._budget.elapsed - began)
+
+    def _going_on(self, share: float) -> bool:
+        return self._budget.left(share) > 0 and not self._closed.is_set()
+
+    def _anneal(self) -> bool:
+        """One round; whether there was one."""
+        found = next(self._rounds, None)
+        if found is None:
+            return False
+        several = BEST_OF_ROUND if len(self._problem.servers) < MANY_SERVERS else 1
+        self.best.offer(found[:several])
+        return True
+
+    def _improve(self) -> None:
+        worth, share = self.best.worth, self._shares.improve
+        if worth is None or worth.holes or self.best.placement is None:
+            return
+        workers = max(1, self._budget.limits.workers - 1)
+        near = Neighbourhood(self._problem, self.best.placement, self._budget, workers)
+        while self._going_on(share) and near.can_improve:
+            if near.improve(self._report, self._closed, share):
+                self.best.offer([near.placement])
+
+    # The proof -------------------------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        worth = self.best.worth
+        if worth is None or worth.holes:
+            self._bound, self._bound_by = (
+                self._averaging(worth.holes if worth else self._problem.num_blocks),
+                "averaging",
+            )
+            return
+        # The search goes on meanwhile: what it has reached by now makes the steps long enough.
+        prices = best_prices(self._choices, worth.objective, lambda seconds: self._spend(seconds, self._shares.prices))
+        self._found(prices.bound, "prices")
+        if not Branching.pays(self._choices):
+            return
+        branching = Branching(self._choices, prices)
+        for seconds in branching.run(self._reached):
+            self._found(branching.bound, "branching")
+            if not self._spend(seconds, self._shares.prove):
+                break
+        self._found(branching.bound, "branching")
+
+    def _found(self, bound: float, by: str) -> None:
+        if bound < self._bound:
+            self._bound, self._bound_by = bound, by
+        if self._bound <= self._reached():
+            self._closed.set()
+
+    def _reached(self) -> float:
+        objective = self.best.objective
+        return -math.inf if objective is None else objective
+
+    def _spend(self, seconds: float, share: float) -> bool:
+        self._budget.spend(seconds)
+        return self._going_on(share)
+
+    def _averaging(self, holes: int) -> float:
+        """All throughput spread evenly over the blocks that are sure to be covered."""
+        choices = self._choices
+        each = (choices.rps * (choices.ends - choices.starts)).max(axis=1, initial=0.0)
+        total = math.fsum(choices.base.tolist()) + math.fsum((each * choices.counts).tolist())
+        return total * (1 + 1e-12) / max(1, self._problem.num_blocks - holes) - choices.fixed_penalty
+
+    # What came of it -------------------------------------------------------------------------------------
+
+    def _look(self) -> bool:
+        """Report now and then; whether to go on."""
+        self._report()
+        return not self._closed.is_set() and not self._budget.stop.is_set()
+
+    def _report(self) -> None:
+        elapsed = self._budget.elapsed
+        if elapsed - self._reported >= REPORT_SECONDS and threading.current_thread() is threading.main_thread():
+            self._reported = elapsed
+            bound = None if math.isinf(self._bound) else self._bound
+            self._progress(Progress("objective", elapsed, self.best.objective, bound))
+
+    def _solution(self, seconds: float) -> Solution | None:
+        if self.best.placement is None or self.best.worth is None:
+            return None
+        placement, worth = self._tied(self.best.placement), self.best.worth
+        worth = evaluate(self._problem, placement)
+        levels = not worth.holes and not worth.missing_replicas
+        proven = levels and self._bound <= worth.objective
+        stages = [Stage("objective", worth.objective, proven, seconds)]
+        if self._problem.min_replicas:
+            stages.insert(0, Stage("missing_replicas", worth.missing_replicas, not worth.missing_replicas, 0.0))
+        if worth.holes:
+            stages.insert(0, Stage("holes", worth.holes, False, 0.0))
+        stages += [Stage(name, float(getattr(worth, name)), False, 0.0) for name in TIES]
+        return Solution(
+            placement=placement,
+            status=Status.OPTIMAL if proven else Status.FEASIBLE,
+            bound=max(self._bound, worth.objective),
+            rounding_slack=0.0,
+            stages=tuple(stages),
+            seconds=self._budget.elapsed,
+            scale=1.0,
+            interrupted=self._budget.stop.is_set(),
+            bound_by=self._bound_by,
+        )
+
+    def _tied(self, placement: Placement) -> Placement:
+        try:
+            if self._under_way is not None:
+                evaluate(self._problem, self._under_way)
+        except InvalidPlacement:
+            return polish(self._problem, placement, None)
+        return polish(self._problem, placement, self._under_way)
