@@ -27,6 +27,8 @@ COVER = 30.0
 """How much better, as a power of two, a span is for every hole that it closes."""
 REPLICA = 12.0
 """And for every replica that it supplies."""
+SHARPEST = 1e280
+"""The largest beta: throughput that it does not tell apart is none."""
 STEP_SECONDS, CELL_SECONDS = 25e-6, 9e-9
 """What a step takes on a usual machine, and more for each walk and block."""
 
@@ -124,7 +126,7 @@ class _Walks:
         self._noise = self._noises()
         for sweep in range(schedule.sweeps if mean > 0 else 0):
             octaves = schedule.octaves * (powers.share(sweep, max(1, schedule.sweeps - 1)) - 1.0)
-            self._sharpen(schedule.sharpest / mean * float(powers.power(octaves)))
+            self._sharpen(min(SHARPEST, schedule.sharpest / mean) * float(powers.power(octaves)))
             for number, index in enumerate(self._rng.permutation(free).tolist()):
                 self._step(index)
                 if number % LOOK == LOOK - 1 and not keep_on(LOOK):
@@ -148,11 +150,14 @@ class _Walks:
         row, before = self._rows[index], self._before
         self._put(index, row, -1)
         throughput, cells = self._throughput, self._cells
-        np.subtract(throughput, throughput.min(axis=1, keepdims=True), out=cells)
         if self._counting:
-            cells[self._replicas < 1] = math.inf  # a hole has no throughput to raise: closing it counts by itself
-            cells -= cells.min(axis=1, keepdims=True, where=np.isfinite(cells), initial=math.inf)
-            np.nan_to_num(cells, copy=False, nan=powers.DEEPEST / self._beta)
+            # A hole has no throughput to raise: closing it counts by itself, below.
+            holes = self._replicas < 1
+            lowest = throughput.min(axis=1, keepdims=True, where=~holes, initial=np.inf)
+            np.subtract(throughput, np.where(np.isinf(lowest), 0.0, lowest), out=cells)
+            cells[holes] = powers.DEEPEST / self._beta
+        else:
+            np.subtract(throughput, throughput.min(axis=1, keepdims=True), out=cells)
         cells *= self._beta * powers.STEPS
         np.minimum(cells, powers.DEEPEST * powers.STEPS, out=cells)
         self._index[:] = cells

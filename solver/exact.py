@@ -16,8 +16,8 @@ from solver.search import REPORT_SECONDS, Outcome, run
 from solver.start import StartingPoint, nobody_moves, petals_rule
 from solver.validator import Evaluation, evaluate
 
-FEW_SERVERS, FEW_ROUNDS = 12, 2
-"""So few servers are walked with in so many rounds; with more, it is done before."""
+ROUNDS = 2
+"""Rounds of walks before the proof starts."""
 WALKS = Schedule(walks=32, sweeps=60)
 SWEEP_LOOK_SECONDS = 2e-3
 """What the sweeps do between two looks at whether to keep on, on a usual machine."""
@@ -95,16 +95,15 @@ class ExactSearch:
         staying = nobody_moves(self._problem)
         best.offer(petals_rule(self._problem, best.placement, seed, keep_on))
         choices = choices_of(self._problem)
-        if len(choices.free) <= FEW_SERVERS:
-            a_step = step_seconds(choices, WALKS.walks)
+        a_step = step_seconds(choices, WALKS.walks)
 
-            def go_on(steps: int) -> bool:
-                self._budget.spend(steps * a_step)
-                return keep_on()
+        def go_on(steps: int) -> bool:
+            self._budget.spend(steps * a_step)
+            return keep_on()
 
-            for number in range(FEW_ROUNDS):
-                if keep_on():
-                    best.offer(anneal(choices, staying, WALKS, seed + number, go_on))
+        for number in range(ROUNDS):
+            if keep_on():
+                best.offer(anneal(choices, staying, WALKS, seed + number, go_on))
         return best
 
     def _search(self, start: Evaluation | None, given: Evaluation | None) -> float:

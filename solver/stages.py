@@ -15,12 +15,12 @@ from solver.wide import WideSearch
 
 __all__ = ["TIE_BREAKS", "Infeasible", "solve"]
 
-FEW_SERVERS = 12
-"""So few free servers are solved by one integer program in all its stages."""
+FEW_SERVERS, FEW_SPANS = 12, 600
+"""So few free servers, or spans of theirs, are placed by one integer program in all its stages."""
 ALIKE, ALIKE_SPANS = 3, 8000
 """Likewise where each kind of server has so many of them, and the kinds together so few spans."""
 MOST_SPANS = 60_000
-"""Spans up to which the integer program is asked how few holes there must be."""
+"""Spans up to which there is an integer program of all servers at all."""
 
 
 def solve(
@@ -64,12 +64,13 @@ def solve(
     report = progress or (lambda _: None)
     given = StartingPoint(problem)
     given.offer([*([under_way] if under_way is not None else []), *hints, nobody_moves(problem)])
-    if len(problem.servers) - len(pinned) <= FEW_SERVERS:
-        return ExactSearch(problem, budget, report).solve(given, given)
     choices = choices_of(problem)
+    spans = int(choices.sizes.sum())
+    if spans <= FEW_SPANS or (len(choices.free) <= FEW_SERVERS and spans <= MOST_SPANS):
+        return ExactSearch(problem, budget, report).solve(given, given)
     wide = WideSearch(problem, choices, budget, given, under_way, report)
     whole = wide.begin()
-    if _alike(choices) or (not whole and choices.sizes.sum() <= MOST_SPANS):
+    if _alike(choices) or (not whole and spans <= MOST_SPANS):
         return ExactSearch(problem, budget, report).solve(given, wide.best)
     found = wide.finish()
     if found is None:

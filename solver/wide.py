@@ -71,6 +71,7 @@ class WideSearch:
         self._bound, self._bound_by = math.inf, "prices"
         self._closed = threading.Event()
         self._reported = 0.0
+        self._stage = "start"
         self._beside = budget.limits.workers > 1 and not budget.limits.deterministic
         self._shares = BESIDE if self._beside else AFTER
         if len(choices.free) >= MANY_SERVERS:
@@ -111,7 +112,7 @@ class WideSearch:
 
     def finish(self) -> Solution | None:
         """Search and prove on; None if no placement that keeps all demands is known."""
-        began = self._budget.elapsed
+        self._stage, began = "objective", self._budget.elapsed
         failure: list[BaseException] = []
 
         def prove() -> None:
@@ -212,7 +213,7 @@ class WideSearch:
         if elapsed - self._reported >= REPORT_SECONDS and threading.current_thread() is threading.main_thread():
             self._reported = elapsed
             bound = None if math.isinf(self._bound) else self._bound
-            self._progress(Progress("objective", elapsed, self.best.objective, bound))
+            self._progress(Progress(self._stage, elapsed, self.best.objective, bound))
 
     def _solution(self, seconds: float) -> Solution | None:
         if self.best.placement is None or self.best.worth is None:

@@ -7,8 +7,17 @@ import math
 import pytest
 
 from solver import Span, evaluate
-from solver.anneal import anneal
+from solver.anneal import LOOK, Schedule
+from solver.anneal import anneal as anneal_choices
+from solver.choices import choices_of
 from tests.solver.cases import CHURN, churn, holds, problem, spans, waits
+
+
+WALKS = Schedule(walks=32, sweeps=60)
+
+
+def anneal(case, start, seed, keep_on):
+    return anneal_choices(choices_of(case), start, WALKS, seed, lambda _steps: keep_on())
 
 
 def best_objective(case, found):
@@ -22,9 +31,11 @@ def test_it_finds_a_swap():
     assert spans("1:2 0:1") in anneal(SWAP, spans("0:1 1:2"), 0, lambda: True)
 
 
-def test_each_placement_once():
+def test_one_placement_a_walk_the_best_first():
     found = anneal(SWAP, spans("0:1 1:2"), 0, lambda: True)
-    assert len(found) == len(set(found))
+    assert len(found) == 32
+    worths = [evaluate(SWAP, placement).objective for placement in found]
+    assert worths == sorted(worths, reverse=True)
 
 
 def test_the_same_seed_finds_the_same():
@@ -33,22 +44,45 @@ def test_the_same_seed_finds_the_same():
     assert anneal(case, start, 7, lambda: True) == anneal(case, start, 7, lambda: True)
 
 
-def test_told_to_stop_at_once_it_stays():
-    assert anneal(SWAP, spans("0:1 1:2"), 0, lambda: False) == [spans("0:1 1:2")]
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_it_takes_no_more_steps_than_it_may(steps):
-    answers = iter([True] * steps)
+def test_told_to_stop_it_takes_no_more_steps_than_up_to_the_next_look():
+    case = problem(6, *[holds("0:2", 1.0 + number / 100) for number in range(3 * LOOK)])
+    start = tuple(server.current for server in case.servers)
     asked = []
 
-    def keep_on():
-        asked.append(next(answers, False))
-        return asked[-1]
+    def keep_on(steps):
+        asked.append(steps)
+        return len(asked) < 2
 
-    for placement in anneal(SWAP, spans("0:1 1:2"), 0, keep_on):
-        evaluate(SWAP, placement)
-    assert asked == [True] * steps + [False]
+    for placement in anneal_choices(choices_of(case), start, Schedule(4, 10), 0, keep_on):
+        assert 0 < evaluate(case, placement).moves <= 2 * LOOK
+    assert asked == [LOOK] * 2
+
+
+@pytest.mark.parametrize("lengths", [{2: 3.0}, {1: 5.0, 2: 3.0, 4: 1.0}])
+def test_what_it_believes_of_its_walks_is_so(lengths):
+    """The sums that follow the moves are those of the placements, whatever the lengths."""
+    rows = [holds("0:2", {n: rps * (1 + k / 7) for n, rps in lengths.items()}) for k in range(7)]
+    case = problem(9, *rows, waits(3, 2.0), base=(1.0,) * 9)
+    start = spans("0:2 " * 7 + "6:9")
+    for placement in anneal(case, start, 3, lambda: True):
+        assert evaluate(case, placement).holes == 0
+    assert best_objective(case, anneal(case, start, 3, lambda: True)) > evaluate(case, start).objective
+
+
+def test_it_closes_holes_before_all_else():
+    # Blocks 0:4 have plenty; two of the three strong servers there are needed at the holes.
+    case = problem(8, *[holds("0:2", 100.0), holds("0:2", 100.0), holds("0:2", 1.0)], base=(50.0,) * 4 + (0.0,) * 4)
+    best = anneal(case, spans("0:2 0:2 0:2"), 0, lambda: True)
+    assert min(evaluate(case, placement).holes for placement in best) == 0
+
+
+def test_it_supplies_replicas_before_throughput():
+    case = problem(
+        4, holds("0:2", 10.0), holds("0:2", 9.0), holds("2:4", 1.0), min_replicas=1, base=(99.0, 99.0, 0.0, 0.0)
+    )
+    wanted = problem(4, *[holds("0:2", 10.0), holds("0:2", 9.0), holds("0:2", 1.0)], min_replicas=2, horizon=1e9)
+    assert min(evaluate(wanted, p).missing_replicas for p in anneal(wanted, spans("0:2 0:2 0:2"), 0, lambda: True)) == 2
+    assert min(evaluate(case, p).missing_replicas for p in anneal(case, spans("0:2 0:2 2:4"), 0, lambda: True)) == 0
 
 
 @pytest.mark.parametrize("limits", [{"max_moves": 1}, {"max_loads": 2}, {"max_moves": 2, "max_loads": 3}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver import Infeasible, Limits, Status, evaluate, hint, solve
+from solver import Infeasible, Limits, Status, evaluate, solve
 from tests.solver.cases import AMPLE, holds, problem, solved, spans, waits
 
 
@@ -219,9 +219,8 @@ def test_then_the_smallest_targets():
     assert best(problem(4, *rows)) == "0:1 1:2 2:3 3:4"
 
 
-def test_the_order_of_many_servers_is_found_in_several_solves(monkeypatch):
+def test_the_order_of_many_servers_is_found_in_several_solves():
     # 20 servers of one block on 20 blocks, each different: the weights of all at once would overflow.
-    monkeypatch.setattr(hint, "FEW_SERVERS", 20)  # with more, the local search would use up its share of the limit
     rows = [waits(1, 1.0, seconds=float(n) / 64) for n in range(20)]
     found = solved(problem(20, *rows))
     assert [target.start for target in found.placement] == list(range(20))

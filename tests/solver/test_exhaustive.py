@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from solver import Infeasible, Problem, Server, Span, Status, evaluate, hint, solve
+from solver import Infeasible, Problem, Server, Span, Status, evaluate, exact, solve
 from tests.solver.cases import AMPLE, solved
 from tests.solver.exhaustive import allowed, rank
 
@@ -85,7 +85,7 @@ def _random_server(rng: random.Random, blocks: int, speed, seconds: float, uneve
 @pytest.fixture(autouse=True)
 def _short_walks(request, monkeypatch):
     """The local search finds most optima before the proof starts: let the proof do without it in most batches."""
-    monkeypatch.setattr(hint, "FEW_ROUNDS", int(request.node.callspec.params.get("batch", 1) % 8 == 0))
+    monkeypatch.setattr(exact, "ROUNDS", int(request.node.callspec.params.get("batch", 1) % 8 == 0))
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

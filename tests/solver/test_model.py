@@ -7,7 +7,7 @@ import random
 import pytest
 from ortools.sat.python import cp_model
 
-from solver import Span, evaluate, hint, stages
+from solver import Span, evaluate, exact
 from solver.model import PlacementModel
 from tests.solver.cases import CHURN, churn, holds, problem, solved, spans, waits
 from tests.solver.exhaustive import allowed
@@ -111,14 +111,13 @@ def test_sums_on_real_instances(path, holes):
 def solves(monkeypatch):
     """The largest sum of each solve of a search, the rows that fix its levels included."""
     seen = []
-    run = stages.run
+    run = exact.run
 
     def look(model, **more):
         seen.append(max(row_sums(model)))
         return run(model, **more)
 
-    monkeypatch.setattr(stages, "run", look)
-    monkeypatch.setattr(hint, "FEW_SERVERS", 20)
+    monkeypatch.setattr(exact, "run", look)
     return seen
 
 
