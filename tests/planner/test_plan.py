@@ -120,7 +120,7 @@ def test_the_words_of_a_plan():
     [(90.0, 100.0, 0.1), (0.0, 0.0, 0.0), (5.0, 5.0, 0.0), (-2.0, -1.0, 1.0), (-3.0, 0.0, 1.0)],
 )
 def test_the_gap(value, bound, gap):
-    assert Objective(value, value, 0.0, bound).gap == pytest.approx(gap)
+    assert Objective(value, value, 0.0, bound, "CP-SAT").gap == pytest.approx(gap)
 
 
 # --- the id
@@ -135,7 +135,7 @@ def test_the_id_does_not_depend_on_how_it_was_searched_or_when():
         asked(now=NOW + 1000),
         asked(explain=True),
         asked(horizon=14400),
-        replace(plan, warnings=("other",), epoch=7, validity=1.0, objective=Objective(0.0, 0.0, 0.0, 0.0)),
+        replace(plan, warnings=("other",), epoch=7, validity=1.0, objective=Objective(0.0, 0.0, 0.0, 0.0, "sweep")),
         asked(replace(STATE, read_at=0.0)),
     ):
         assert other.plan_id == plan.plan_id
