@@ -332,7 +332,7 @@ class _Recount:
         said, staying = self.document["objective"], self.document["solve"]["staying"]
         of_choice = [row for row in self.rows.values() if row["wave"] is not None]
         of_choice = [row for row in of_choice if not self._has_to_move(row["peer_id"])]
-        if self.document["after"]["holes"] < staying["holes"] or self.policy.min_replicas:
+        if self.document["after"]["holes"] < staying["holes"] or self.policy.min_replicas or self.policy.max_hops:
             return
         assert self.document["after"]["holes"] == staying["holes"]
         gain = said["value"] - staying["value"]
