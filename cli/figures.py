@@ -11,7 +11,7 @@ from planner.plan import Plan
 
 NEGLIGIBLE = 1e-5
 """A gap that is shown as none where the plan is proven."""
-PROOFS = {"sweep": "proven by a sweep", "only placement": "as there is no other placement"}
+PROOFS = {"sweep": "proven by a sweep", "only placement": "the only placement"}
 """What proved a bound, where its name alone would not read well."""
 
 

@@ -42,7 +42,7 @@ def recheck(plan: PublishedPlan, document: Mapping[str, Any]) -> None:
     """
     schema = json.loads(files("planner").joinpath("schema/plan.schema.json").read_text("utf-8"))
     _check_fields(document, schema, schema["$defs"], "")
-    _check_prover(document["objective"]["bound_by"], schema)
+    _check_prover(mapping(document["objective"], "objective")["bound_by"], schema)
     _equal("epoch", plan.epoch, 0)
     _equal("valid_until", plan.valid_until, plan.created_at + DEFAULT_VALIDITY)
     for server in plan.servers:
@@ -78,7 +78,7 @@ def _check_fields(value: object, rule: Mapping[str, Any], shared: Mapping[str, A
 def _check_prover(name: object, schema: Mapping[str, Any]) -> None:
     known = schema["properties"]["objective"]["properties"]["bound_by"]["enum"]
     if name not in known:
-        raise Malformed(f"objective.bound_by is {show(name)}, none of {', '.join(known)}")
+        raise Malformed(f"objective.bound_by {show(name)} is none of {', '.join(known)}")
 
 
 def _equal(name: str, stands: float | Sequence[float] | None, should: float | Sequence[float] | None) -> None:
