@@ -28,6 +28,8 @@ def explain_plan(
 ) -> tuple[Explanation, ...]:
     """Explain every server of `plan`, in `policy.time_limit` seconds together where possible.
 
+    Where the search is deterministic, each explanation may take as long: the clock must not cut it.
+
     The search is run again for each server that the solver places: a server that moves is forbidden to, one
     that stays is forced to, and all others follow.
     """

@@ -51,7 +51,8 @@ def make_plan(
     now
         Unix time at which the plan is made; the clock's by default.
     explain
-        Also say why each server stays or goes, which takes up to `policy.time_limit` once more.
+        Also say why each server stays or goes, which takes up to `policy.time_limit` once more; where the search is
+        deterministic, for each server.
     previous
         The plan that is under way: the search begins with it, and what is no worse does not replace it.
 

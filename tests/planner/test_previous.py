@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -140,3 +141,12 @@ def test_it_does_not_enter_the_id_and_the_json_is_the_same_but_for_times():
     assert one.plan_id == planned(SWAP, **CORDONS).plan_id
     workers = planned(SWAP, deterministic=True, explain=True, workers=2, **CORDONS)
     assert timeless(workers).replace('"workers":2', '"workers":1') == timeless(one)
+
+
+def test_a_clock_that_cut_the_work_short_is_told(monkeypatch):
+    solve = planning.solve
+    monkeypatch.setattr(planning, "solve", lambda *a, **k: replace(solve(*a, **k), seconds=7.0))
+    text = "the time limit came before the end of the search's work: another run may find another plan"
+    for wishes, told in (({"time_limit": 7.0}, True), ({"time_limit": 7.5}, False)):
+        assert (text in planned(SWAP, deterministic=True, **wishes, **CORDONS).warnings) is told
+    assert text not in planned(SWAP, time_limit=7.0, **CORDONS).warnings
