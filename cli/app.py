@@ -92,7 +92,7 @@ def plan(
         _read(parser=block_count, metavar="N", help="Blocks of the model, where the input does not say."),
     ] = None,
     previous: Annotated[
-        str | None,
+        Path | None,
         _read(
             metavar="FILE",
             help="The plan that is under way, as --out wrote it: the search begins with it, and keeps it where nothing "

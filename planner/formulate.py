@@ -185,10 +185,11 @@ def _limit(option: str, limit: int | None, forced: int, drained: int, unit: str)
 
 
 def _about_lengths(placed: list[Server], servers: tuple[SolverServer, ...]) -> list[str]:
-    unknown = sum(
-        not all(server.knows_throughput_at(length) for length in problem.throughput)
-        for server, problem in zip(placed, servers, strict=True)
-    )
+    unknown = 0
+    for server, problem in zip(placed, servers, strict=True):
+        # What a newcomer announces is for all that it can hold.
+        lengths = set(problem.throughput) - ({max(problem.throughput)} if server.span is None else set())
+        unknown += not all(server.knows_throughput_at(length) for length in lengths)
     if not unknown:
         return []
     them = "server" if unknown == 1 else "servers"

@@ -121,15 +121,13 @@ class Server:
         return self.throughput * self._petals_rps(length) / present if present > 0 else self.throughput
 
     def knows_throughput_at(self, length: int) -> bool:
-        """Whether `throughput_at` rests on more for `length` blocks than on what is announced for another length."""
+        """Whether `throughput_at` has more to go by for `length` blocks than what is announced for another length."""
         if self.span is not None and length == self.span.length:
             return True
         table = self.agent.throughput_by_length if self.agent is not None else None
         if table is not None and length <= len(table):
             return True
-        if self.span is None:
-            return self.agent is not None and length == self.agent.capacity
-        return self.forward_rps is not None and self._petals_rps(self.span.length) > 0
+        return self.span is not None and self.forward_rps is not None and self._petals_rps(self.span.length) > 0
 
     def _petals_rps(self, length: int) -> float:
         assert self.forward_rps is not None

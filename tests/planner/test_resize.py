@@ -101,7 +101,8 @@ def test_a_throughput_that_is_only_guessed_is_owned_up_to():
     assert text.format("1 server") in planned(one, resize=True).warnings
     two = swarm(online("a", 0, 2), online("b", 0, 4, forward_rps=0.0))
     assert text.format("2 servers") in planned(two, resize=True).warnings
-    known = swarm(online("a", 0, 1), waiting("n", 1), waiting("m", 2, throughput_by_length=(2.0, 1.0)))
+    table = {"throughput_by_length": (4.0, 3.0, 2.0)}
+    known = swarm(online("a", 0, 1), waiting("n", 1), waiting("m", 9, **table))
     for plan in (planned(known, resize=True), planned(one)):
         assert not any("unknown" in warning for warning in plan.warnings)
 
