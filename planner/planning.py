@@ -54,7 +54,8 @@ def make_plan(
         Also say why each server stays or goes, which takes up to `policy.time_limit` once more; where the search is
         deterministic, for each server.
     previous
-        The plan that is under way, as `planner.plan_file.load_plan` reads it: the search begins with it, and what is no worse does not replace it.
+        The plan that is under way, as `planner.plan_file.load_plan` reads it: the search begins with it, and what is
+        no better does not replace it.
 
     Returns
     -------
