@@ -91,6 +91,14 @@ def plan(
         int | None,
         _read(parser=block_count, metavar="N", help="Blocks of the model, where the input does not say."),
     ] = None,
+    previous: Annotated[
+        Path | None,
+        _read(
+            metavar="FILE",
+            help="The plan that is under way, as --out wrote it: the search begins with it, and keeps it where nothing "
+            "is better.",
+        ),
+    ] = None,
     span: Annotated[
         list[str] | None,
         _read(
@@ -135,6 +143,22 @@ def plan(
         int | None,
         _want(parser=whole_number, metavar="N", help="Wanted servers on each block."),
     ] = None,
+    resize: Annotated[
+        bool,
+        _want("--resize", metavar="", help="Servers may take shorter and longer spans, up to their capacity."),
+    ] = False,
+    min_span: Annotated[
+        int | None,
+        _want(parser=whole_number, metavar="N", help="With --resize, choose no span shorter than this. Default: 1."),
+    ] = None,
+    max_hops: Annotated[
+        int | None,
+        _want(
+            parser=whole_number,
+            metavar="N",
+            help="A request should need no more servers than this to pass through the model.",
+        ),
+    ] = None,
     horizon: Annotated[
         float | None,
         _want(
@@ -163,6 +187,14 @@ def plan(
         int | None,
         _search(parser=whole_number, metavar="N", help="Seed of all that is random. Default: 0."),
     ] = None,
+    deterministic: Annotated[
+        bool,
+        _search(
+            "--deterministic",
+            metavar="",
+            help="Search by an amount of work, not by the clock: the same input gives the same plan anywhere.",
+        ),
+    ] = False,
     explain: Annotated[
         bool,
         _search("--explain", metavar="", help="Say why each server stays or goes; searches once more for each."),
@@ -226,6 +258,10 @@ def plan(
         "time_limit": time_limit,
         "workers": workers,
         "seed": seed,
+        "resize": resize or None,
+        "min_span": min_span,
+        "max_hops": max_hops,
+        "deterministic": deterministic or None,
     }
     return Asked(
         dump=dump_file,
@@ -233,6 +269,7 @@ def plan(
         initial_peers=initial_peers or (),
         timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
         num_blocks=num_blocks,
+        previous=previous,
         pins=pin or (),
         spans=span or (),
         cordons=cordon or (),

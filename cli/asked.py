@@ -32,6 +32,7 @@ class Asked:
     initial_peers: Sequence[str] = ()
     timeout: float = 30.0
     num_blocks: int | None = None
+    previous: Path | None = None
     pins: Sequence[str] = ()
     spans: Sequence[str] = ()
     cordons: Sequence[str] = ()

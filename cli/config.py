@@ -27,7 +27,7 @@ VARIABLE = "PLAN_SWARM_CONFIG"
 SHOWN = "~/.config/plan-swarm/config.toml"
 """Where the file is on most systems; `default_path` knows better."""
 MAX_SIZE = 2**20
-_ONCE = frozenset({"config_file", "dump_file", "version", "help", "install_completion", "show_completion"})
+_ONCE = frozenset({"config_file", "dump_file", "previous", "version", "help", "install_completion", "show_completion"})
 """Options that make no sense in a file."""
 
 

@@ -11,6 +11,8 @@ from planner.plan import Plan
 
 NEGLIGIBLE = 1e-5
 """A gap that is shown as none where the plan is proven."""
+PROOFS = {"sweep": "proven by a sweep", "only placement": "the only placement"}
+"""What proved a bound, where its name alone would not read well."""
 
 
 def figures(plan: Plan, look: Look) -> list[Text]:
@@ -63,7 +65,20 @@ def figures(plan: Plan, look: Look) -> list[Text]:
 def _where(plan: Plan, look: Look) -> list[Text]:
     now = words.blocks(plan.before.bottleneck_blocks, look)
     after = words.blocks(plan.after.bottleneck_blocks, look)
-    return _item("bottleneck", f"blocks {now}" + (f" now, {after} in the plan" if after != now else ""), look)
+    places = f"blocks {now}" + (f" now, {after} in the plan" if after != now else "")
+    return [*_item("bottleneck", places, look), *_item("path", _path(plan), look)]
+
+
+def _path(plan: Plan) -> str:
+    """Through how many servers a request passes on the shortest chain."""
+    now, after = (words.count(hops, "server") if hops else "" for hops in (plan.before.hops, plan.after.hops))
+    if now == after:
+        return f"a request needs {now}" if now else "no request can pass, as there are holes"
+    if not after:
+        return f"a request needs {now} now; in the plan none can pass, as there are holes"
+    if not now:
+        return f"no request can pass now; in the plan it needs {after}"
+    return f"a request needs {now} now, {plan.after.hops} in the plan"
 
 
 def _proof(plan: Plan, look: Look) -> list[Text]:
@@ -71,9 +86,9 @@ def _proof(plan: Plan, look: Look) -> list[Text]:
         return []
     # A proven plan's bound still lies above it by the rounding slack.
     gap = 0.0 if proven(plan) and plan.objective.gap < NEGLIGIBLE else plan.objective.gap
-    lines = _item(
-        "bound", f"no objective exceeds {words.rps(plan.objective.bound)} RPS (gap {words.percent(gap)})", look
-    )
+    how = PROOFS.get(plan.objective.bound_by, f"proven by {look.safe(plan.objective.bound_by)}")
+    bound = f"no objective exceeds {words.rps(plan.objective.bound)} RPS (gap {words.percent(gap)}), {how}"
+    lines = _item("bound", bound, look)
     if not plan.baseline.settled:
         lines += _item("Petals' rule", f"still moves servers after {words.count(plan.baseline.rounds, 'round')}", look)
     return lines

@@ -31,10 +31,12 @@ def run(asked: Asked) -> ExitCode:
     from cli.output import check_output
     from cli.progress import ProgressLine
     from planner import load_state
+    from planner.plan_file import load_plan
 
     policy = policy_of(asked)
     if asked.out is not None:
-        check_output(asked.out, [asked.dump])
+        check_output(asked.out, [asked.dump, asked.previous])
+    previous = None if asked.previous is None else load_plan(asked.previous, "to go on from")
     if asked.dump is not None:
         reading, state = None, load_state(asked.dump, prefix=asked.prefix, num_blocks=asked.num_blocks)
     else:
@@ -47,7 +49,7 @@ def run(asked: Asked) -> ExitCode:
     progress = ProgressLine(sys.stderr, quiet=asked.quiet)
     try:
         with search_stopper() as stop:
-            plan = make_plan(state, policy, progress=progress, stop=stop, explain=asked.explain)
+            plan = make_plan(state, policy, progress=progress, stop=stop, explain=asked.explain, previous=previous)
     finally:
         progress.erase()
     _show(plan, asked)

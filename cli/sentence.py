@@ -86,6 +86,8 @@ def _gains(plan: Plan, look: Look) -> str:
         apart = staying_differs(plan) and without != high
         by = f" ({without} without moves)" if apart else words.change(before.min_throughput, after.min_throughput, look)
         gains.append(f"{what} {verb} from {low} to {high} RPS{by}")
+    if plan.search.policy.max_hops is not None and after.hops and after.hops != before.hops:
+        gains.append(f"a request needs {words.count(after.hops, 'server')}, {before.hops or 'none'} before")
     return ", and ".join(gains)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from planner.errors import Drifted, InputInvalid
+from planner.errors import Drifted
 from planner.plan import Plan, PlannedServer
+from planner.previous import check_model
 from planner.published import PublishedPlan, read_plan
 from planner.state import Server, SwarmState
-from planner.text import escape, show
+from planner.text import escape
 from solver.problem import Span
 
 MAX_CHANGE = 0.2
@@ -69,11 +70,7 @@ def drift(plan: PublishedPlan | Plan, state: SwarmState, now: float | None = Non
     """
     if isinstance(plan, Plan):
         plan = read_plan(plan.to_json())
-    if (plan.prefix, plan.num_blocks) != (state.prefix, state.num_blocks):
-        raise InputInvalid(
-            f"the plan is for {show(plan.prefix)} of {plan.num_blocks} blocks,"
-            f" and the swarm read is {show(state.prefix)} of {state.num_blocks}"
-        )
+    check_model(plan, state)
     found: list[Drift] = []
     if now is not None and now > plan.valid_until:
         found.append(Drift(Override.EXPIRED, None, f"the plan expired {now - plan.valid_until:,.0f} s ago; plan again"))

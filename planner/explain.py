@@ -9,6 +9,7 @@ from collections.abc import Callable
 from planner.baseline import petals_verdict
 from planner.formulate import Formulation
 from planner.plan import Explanation, Plan, PlannedServer
+from planner.policy import Policy
 from planner.state import Server
 from solver.problem import Limits, Placement, Problem, Progress, Span, Status
 from solver.stages import Infeasible, solve
@@ -27,6 +28,8 @@ def explain_plan(
 ) -> tuple[Explanation, ...]:
     """Explain every server of `plan`, in `policy.time_limit` seconds together where possible.
 
+    Where the search is deterministic, each explanation may take as long: the clock must not cut it.
+
     The search is run again for each server that the solver places: a server that moves is forbidden to, one
     that stays is forced to, and all others follow.
     """
@@ -38,7 +41,7 @@ def explain_plan(
     explanations = []
     for number, (server, planned) in enumerate(zip(formulation.state.servers, plan.servers, strict=True)):
         left = (deadline - time.monotonic()) / (len(plan.servers) - number)
-        limits = Limits(max(left, LEAST_SECONDS), workers, formulation.policy.seed)
+        limits = _limits(formulation.policy, max(left, LEAST_SECONDS), workers)
         petals = _petals_words(formulation, server)
         if planned.peer_id not in formulation.placed or stop.is_set():
             reason = planned.why_not or ("drained" if planned.target is None else "the search was interrupted")
@@ -55,7 +58,8 @@ def explain_plan(
         try:
             solution = solve(opposite, limits, hints=hints, progress=progress, stop=stop)
         except Infeasible:
-            reason = f"the limits on moves and loads leave no plan that forces it {forced}"
+            hops = "" if formulation.problem.max_hops is None else ", or on hops,"
+            reason = f"the limits on moves and loads{hops} leave no plan that forces it {forced}"
             explanations.append(Explanation(server.peer_id, None, None, None, None, True, petals, reason))
             continue
         other = evaluate(opposite, solution.placement)
@@ -76,11 +80,17 @@ def explain_plan(
     return tuple(explanations)
 
 
+def _limits(policy: Policy, seconds: float, workers: int) -> Limits:
+    # Where the clock must not matter, sharing what is left of it would let it.
+    return Limits(policy.time_limit if policy.deterministic else seconds, workers, policy.seed, policy.deterministic)
+
+
 def _least_change(formulation: Formulation, opposite: Problem, index: int, chosen: Placement) -> Placement:
-    """The placement that keeps the opposite's limits if any does.
+    """The placement that keeps the opposite's limits on moves and loads if any does.
 
     Nobody moves but who has to, and the server in question by one block at most, which is the least that a
-    move loads. With it as a hint, a search that finds nothing has a proof, however little time it had.
+    move loads; where it may become shorter, that loads nothing. With it as a hint, a search that finds nothing has a
+    proof, however little time it had.
     """
     staying = formulation.staying().servers
     spans = [server.only or span for server, span in zip(staying, chosen, strict=True)]
@@ -88,7 +98,8 @@ def _least_change(formulation: Formulation, opposite: Problem, index: int, chose
     if not server.may_stay and server.current is not None:
         start, end = server.current
         step = 1 if end < opposite.num_blocks else -1
-        spans[index] = Span(start + step, end + step)
+        lengths = [length for length in server.throughput if length < end - start]
+        spans[index] = Span(start, start + max(lengths)) if lengths else Span(start + step, end + step)
     return tuple(spans)
 
 

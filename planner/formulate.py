@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner.costs import load_seconds
+from planner.coverage import runs_of
+from planner.errors import InfeasibleDemands
+from planner.hops import fewest_hops
 from planner.policy import Policy
 from planner.selection import Role, assign_roles
 from planner.state import Server, SwarmState
@@ -46,14 +49,35 @@ class Formulation:
         return found
 
     def staying(self) -> Problem:
-        """The same problem where only newcomers are placed: whoever holds a span, and is not pinned, keeps it."""
+        """The same problem where only newcomers are placed: whoever holds a span, and is not pinned, keeps it.
+
+        However many hops that makes: what the swarm is like already need not be what is asked for.
+        """
         servers = [
             replace(server, only=server.current, throughput={**server.throughput})
             if server.current is not None and server.only is None
             else server
             for server in self.problem.servers
         ]
-        return replace(self.problem, servers=tuple(servers))
+        return replace(self.problem, servers=tuple(servers), max_hops=None)
+
+    def going_on(self, under_way: Mapping[str, Span | None], staying: Placement) -> Placement:
+        """The placement in which every server takes the span that an earlier plan gave it.
+
+        Parameters
+        ----------
+        under_way
+            The earlier plan's targets, by peer id.
+        staying
+            Where a server is otherwise, whether the earlier plan did not know it, drained it, or gave it a span that
+            it may not take now.
+        """
+        spans = []
+        for peer_id, server, otherwise in zip(self.placed, self.problem.servers, staying, strict=True):
+            target = under_way.get(peer_id)
+            takes = target is not None and target.length in server.throughput and server.only in (None, target)
+            spans.append(target if takes and target is not None else otherwise)
+        return tuple(spans)
 
 
 def formulate(state: SwarmState, policy: Policy) -> Formulation:
@@ -69,9 +93,13 @@ def formulate(state: SwarmState, policy: Policy) -> Formulation:
     placed = [s for s in state.servers if roles[s.peer_id].why_not is None and not roles[s.peer_id].drained]
     servers = tuple(_solver_server(state, policy, server, roles[server.peer_id]) for server in placed)
     throughput: list[list[float]] = [[] for _ in range(state.num_blocks)]
+    runs: list[Span] = []
     for server in constants:
+        runs += runs_of(server.held)
         for block in server.held:
             throughput[block].append(server.throughput)
+    # A swarm that was not seen whole may have shorter chains than those seen.
+    max_hops = None if state.partial else policy.max_hops
     drained = sum(role.drained for role in roles.values())
     max_moves, move_warnings = _limit("--max-moves", policy.max_moves, _forced_moves(servers), drained, "moves")
     max_loads, load_warnings = _limit("--max-loads", policy.max_loads, _forced_loads(servers), 0, "blocks")
@@ -84,8 +112,12 @@ def formulate(state: SwarmState, policy: Policy) -> Formulation:
         min_replicas=policy.min_replicas,
         max_moves=max_moves,
         max_loads=max_loads,
+        base_spans=tuple(runs),
+        max_hops=max_hops,
     )
-    warnings = (*_about_movability(state, roles), *move_warnings, *load_warnings)
+    _check_hops(problem)
+    about_lengths = _about_lengths(placed, servers) if policy.resize else []
+    warnings = (*_about_movability(state, roles), *about_lengths, *move_warnings, *load_warnings)
     return Formulation(state, policy, problem, tuple(server.peer_id for server in placed), roles, warnings)
 
 
@@ -96,8 +128,35 @@ def _solver_server(state: SwarmState, policy: Policy, server: Server, role: Role
         return SolverServer(
             server.span, {length: server.throughput_at(length)}, seconds, only=role.only, may_stay=False
         )
-    length = server.span.length if server.span is not None else server.capacity(state.num_blocks)
-    return SolverServer(server.span, {length: server.throughput_at(length)}, seconds)
+    throughput = {length: server.throughput_at(length) for length in _lengths(state, policy, server)}
+    return SolverServer(server.span, throughput, seconds)
+
+
+def _lengths(state: SwarmState, policy: Policy, server: Server) -> list[int]:
+    """The lengths that a free server may take: it may always stay, and a newcomer always take its capacity."""
+    capacity = server.capacity(state.num_blocks)
+    present = server.span.length if server.span is not None else capacity
+    return sorted({present, *(range(min(policy.min_span, capacity), capacity + 1) if policy.resize else ())})
+
+
+def _check_hops(problem: Problem) -> None:
+    """See whether the limit on hops leaves any placement; what cannot cover the model anyway is not asked.
+
+    Raises
+    ------
+    InfeasibleDemands
+        If the servers' lengths are too short for so few of them.
+    """
+    if problem.max_hops is None:
+        return
+    fixed = [*problem.base_spans, *(server.only for server in problem.servers if server.only is not None)]
+    free = [max(server.throughput) for server in problem.servers if server.only is None]
+    fewest = fewest_hops(problem.num_blocks, fixed, free)
+    if fewest is not None and fewest > problem.max_hops:
+        raise InfeasibleDemands(
+            f"--max-hops {problem.max_hops} cannot be kept: with the lengths that the servers may take, a request"
+            f" needs {fewest} of them at least"
+        )
 
 
 def _forced_moves(servers: tuple[SolverServer, ...]) -> int:
@@ -123,6 +182,18 @@ def _limit(option: str, limit: int | None, forced: int, drained: int, unit: str)
     return forced, (
         f"{option} {limit} is less than the {forced + drained} {unit} that newcomers, pins and drains need",
     )
+
+
+def _about_lengths(placed: list[Server], servers: tuple[SolverServer, ...]) -> list[str]:
+    unknown = 0
+    for server, problem in zip(placed, servers, strict=True):
+        # What a newcomer announces is for all that it can hold.
+        lengths = set(problem.throughput) - ({max(problem.throughput)} if server.span is None else set())
+        unknown += not all(server.knows_throughput_at(length) for length in lengths)
+    if not unknown:
+        return []
+    them = "server" if unknown == 1 else "servers"
+    return [f"the throughput of {unknown} {them} at other lengths is unknown, and taken to be what is announced"]
 
 
 def _about_movability(state: SwarmState, roles: Mapping[str, Role]) -> list[str]:

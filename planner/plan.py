@@ -24,12 +24,16 @@ PlanStatus = Literal["optimal", "feasible", "nothing_to_do", "infeasible"]
 
 @dataclass(frozen=True)
 class Objective:
-    """The objective of design, in RPS: ``value = min_throughput - reload_penalty <= bound``."""
+    """The objective of design, in RPS: ``value = min_throughput - reload_penalty <= bound``.
+
+    `bound_by` names what proved the bound, as `solver.problem.Solution` does.
+    """
 
     value: float
     min_throughput: float
     reload_penalty: float
     bound: float
+    bound_by: str
 
     @property
     def gap(self) -> float:
@@ -234,6 +238,7 @@ class Plan(MovesOf):
                 "min_throughput": self.objective.min_throughput,
                 "reload_penalty": self.objective.reload_penalty,
                 "bound": self.objective.bound,
+                "bound_by": self.objective.bound_by,
                 "gap": self.objective.gap,
             },
             "servers": [_server(server) for server in self.servers],
@@ -305,6 +310,7 @@ def _coverage(coverage: Coverage) -> dict[str, Any]:
         "holes": coverage.holes,
         "bottleneck_blocks": list(coverage.bottleneck_blocks),
         "throughput": list(coverage.throughput),
+        "hops": coverage.hops,
     }
 
 

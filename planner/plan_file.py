@@ -22,8 +22,13 @@ MAX_VALUES = 5_000_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
+def load_plan(path: str | os.PathLike[str], use: str = "to publish") -> PublishedPlan:
     """Read the file that ``plan-swarm --json`` or ``--out`` wrote.
+
+    Parameters
+    ----------
+    use
+        What it is read for, as messages say it.
 
     Raises
     ------
@@ -50,4 +55,4 @@ def load_plan(path: str | os.PathLike[str]) -> PublishedPlan:
         recheck(plan, document)
         return plan
     except Malformed as error:
-        raise InputInvalid(f"{name} is not a plan to publish: {error}") from None
+        raise InputInvalid(f"{name} is not a plan {use}: {error}") from None

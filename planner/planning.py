@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
+from planner.assemble import assemble, infeasible
 from planner.baseline import petals_baseline
-from planner.coverage import Coverage, coverage_of
 from planner.errors import InfeasibleDemands
 from planner.explain import explain_plan
 from planner.formulate import Formulation, formulate
-from planner.plan import (
-    Baseline,
-    Objective,
-    Plan,
-    PlannedServer,
-    PlanStatus,
-    Search,
-    Staying,
-    Wave,
-)
+from planner.plan import Plan
 from planner.policy import Policy
-from planner.selection import Role, resolve_policy
-from planner.state import Server, SwarmState
-from solver.problem import Limits, Progress, Solution, Span, Status
-from solver.stages import TIE_BREAKS, solve
-from solver.validator import Evaluation, evaluate
+from planner.previous import targets_under_way
+from planner.published import PublishedPlan
+from planner.selection import resolve_policy
+from planner.state import SwarmState
+from solver.problem import Limits, Placement, Progress, Solution
+from solver.stages import Infeasible, solve
 
 STAYING_SHARE = 0.2
 """Share of the time limit in which newcomers are placed for comparison while nobody else moves."""
-
-ALWAYS_WORTH_IT = frozenset({"holes", "missing_replicas"})
-"""Stages whose gain passes whatever the least gain is."""
 
 
 def make_plan(
@@ -46,6 +34,7 @@ def make_plan(
     stop: threading.Event | None = None,
     now: float | None = None,
     explain: bool = False,
+    previous: PublishedPlan | None = None,
 ) -> Plan:
     """Find the best placement of a swarm, and what it takes to get there.
 
@@ -62,7 +51,11 @@ def make_plan(
     now
         Unix time at which the plan is made; the clock's by default.
     explain
-        Also say why each server stays or goes, which takes up to `policy.time_limit` once more.
+        Also say why each server stays or goes, which takes up to `policy.time_limit` once more; where the search is
+        deterministic, for each server.
+    previous
+        The plan that is under way, as `planner.plan_file.load_plan` reads it: the search begins with it, and what is
+        no better does not replace it.
 
     Returns
     -------
@@ -73,23 +66,29 @@ def make_plan(
     ------
     PolicyInvalid
         If the policy names a peer that is unknown or ambiguous.
+    InputInvalid
+        If the previous plan is for another model.
     """
     began = time.monotonic()
     created_at = time.time() if now is None else now
     stop = stop if stop is not None else threading.Event()
     workers = policy.workers if policy.workers is not None else available_cores()
+    under_way = None if previous is None else targets_under_way(previous, state)
     try:
         policy = resolve_policy(state, policy)
         state = state.with_spans(dict(policy.spans))
         formulation = formulate(state, policy)
-    except InfeasibleDemands as error:
-        return _infeasible(state, policy, workers, str(error), created_at)
-    baseline = petals_baseline(state, policy)
-    staying = _solve_staying(formulation, workers, stop)
-    left = policy.time_limit - (time.monotonic() - began)
-    limits = Limits(max(left, 0.0), workers, policy.seed)
-    solution = solve(formulation.problem, limits, hints=(staying.placement,), progress=progress, stop=stop)
-    plan = _assemble(formulation, solution, staying, baseline, workers, created_at, time.monotonic() - began)
+        baseline = petals_baseline(state, policy)
+        staying = _solve_staying(formulation, workers, stop)
+        left = policy.time_limit if policy.deterministic else policy.time_limit - (time.monotonic() - began)
+        limits = Limits(max(left, 0.0), workers, policy.seed, policy.deterministic)
+        hints: tuple[Placement, ...] = (staying.placement,)
+        if under_way is not None:
+            hints = (formulation.going_on(under_way, staying.placement), *hints)
+        solution = solve(formulation.problem, limits, hints=hints, progress=progress, stop=stop)
+        plan = assemble(formulation, solution, staying, baseline, workers, created_at, time.monotonic() - began)
+    except (InfeasibleDemands, Infeasible) as error:
+        return infeasible(state, policy, workers, str(error), created_at)
     if explain:
         plan = replace(plan, explanations=explain_plan(formulation, plan, workers, progress, stop))
     return plan
@@ -103,197 +102,7 @@ def available_cores() -> int:
 def _solve_staying(formulation: Formulation, workers: int, stop: threading.Event) -> Solution:
     """The best placement that moves nobody but newcomers, and whom the operator pins elsewhere."""
     policy = formulation.policy
-    limits = Limits(policy.time_limit * STAYING_SHARE, workers, policy.seed)
+    # The clock must not cut it short where the plan is to be the same on any machine.
+    share = 1.0 if policy.deterministic else STAYING_SHARE
+    limits = Limits(policy.time_limit * share, workers, policy.seed, policy.deterministic)
     return solve(formulation.staying(), limits, stop=stop)
-
-
-# Assembly ------------------------------------------------------------------------------------------------
-
-
-def _assemble(
-    formulation: Formulation,
-    found: Solution,
-    staying: Solution,
-    baseline: Baseline,
-    workers: int,
-    created_at: float,
-    seconds: float,
-) -> Plan:
-    state, policy, problem = formulation.state, formulation.policy, formulation.problem
-    stay, worth = evaluate(problem, staying.placement), evaluate(problem, found.placement)
-    least = policy.min_gain.against(stay.objective)
-    improves = (worth.holes, worth.missing_replicas) < (stay.holes, stay.missing_replicas)
-    if not improves and worth.objective - stay.objective < least:
-        placement, worth = staying.placement, stay
-    else:
-        placement = found.placement
-    targets = formulation.targets(placement)
-    servers = tuple(
-        _planned(formulation, server, formulation.roles[server.peer_id], targets[server.peer_id])
-        for server in state.servers
-    )
-    moves = [server for server in servers if server.moves]
-    objective = Objective(
-        worth.objective, worth.min_throughput, worth.reload_penalty, max(found.bound, worth.objective)
-    )
-    status = _status(found, objective, stay, moves_anything=bool(moves), improves=improves, least_gain=least)
-    before, after, waves = _before(state), _after(state, targets, servers), _one_wave(state, moves)
-    return Plan(
-        prefix=state.prefix,
-        num_blocks=state.num_blocks,
-        created_at=created_at,
-        status="feasible" if state.partial else status,  # nothing is proven of a swarm that was not seen whole
-        state_fingerprint=state.fingerprint(),
-        before=before,
-        after=after,
-        staying=Staying(stay.objective, stay.min_throughput, stay.holes),
-        objective=objective,
-        servers=servers,
-        waves=waves,
-        baseline=baseline,
-        warnings=(*state.warnings, *formulation.warnings, *_about_search(found), *_about_waves(before, after, waves)),
-        search=Search(
-            seconds=seconds,
-            workers=workers,
-            seed=policy.seed,
-            policy=policy,
-            stages=found.stages,
-            scale=found.scale,
-            rounding_slack=found.rounding_slack,
-            interrupted=found.interrupted,
-        ),
-    )
-
-
-def _status(
-    found: Solution, objective: Objective, stay: Evaluation, *, moves_anything: bool, improves: bool, least_gain: float
-) -> PlanStatus:
-    best = found.status is Status.OPTIMAL and objective.bound - objective.value <= 2 * found.rounding_slack
-    if moves_anything:
-        return "optimal" if best else "feasible"
-    # That there is nothing to do is a claim about all placements, so it needs a proof as well; the bound is
-    # about those only that have as few holes and missing replicas.
-    levels_proven = all(stage.proven for stage in found.stages if stage.name in ALWAYS_WORTH_IT)
-    not_worth_it = not improves and levels_proven and found.bound - stay.objective < least_gain
-    return "nothing_to_do" if found.status is Status.OPTIMAL or not_worth_it else "feasible"
-
-
-def _planned(formulation: Formulation, server: Server, role: Role, target: Span | None) -> PlannedServer:
-    now = set(range(*server.span)) if server.span is not None else set()
-    then = set(range(*target)) if target is not None else set()
-    loaded = tuple(sorted(then - now))
-    moves = target != server.span
-    seconds = 0.0
-    if moves and server.peer_id in formulation.placed:
-        costs = formulation.problem.servers[formulation.placed.index(server.peer_id)].load_seconds
-        seconds = math.fsum(costs[block] for block in loaded)
-    return PlannedServer(
-        peer_id=server.peer_id,
-        public_name=server.public_name,
-        movable=role.why_not is None,
-        why_not=role.why_not,
-        state=server.state.value,
-        throughput=server.throughput if target is None else server.throughput_at(target.length),
-        current=server.span,
-        target=target,
-        loaded=loaded,
-        dropped=tuple(sorted(now - then)),
-        kept=len(now & then),
-        reload_seconds=seconds,
-        wave=0 if moves else None,
-        offline=tuple(sorted(server.offline)),
-    )
-
-
-def _before(state: SwarmState) -> Coverage:
-    return coverage_of(state.num_blocks, [(server.serving, server.throughput) for server in state.servers])
-
-
-def _after(state: SwarmState, targets: Mapping[str, Span | None], servers: tuple[PlannedServer, ...]) -> Coverage:
-    holders = []
-    for server, planned in zip(state.servers, servers, strict=True):
-        target = targets[server.peer_id]
-        blocks = server.held if target == server.span else frozenset(range(*target)) if target is not None else ()
-        holders.append((frozenset(blocks), planned.throughput))
-    return coverage_of(state.num_blocks, holders)
-
-
-def _one_wave(state: SwarmState, moves: list[PlannedServer]) -> tuple[Wave, ...]:
-    """All moves at once: what they keep serves throughout, what they drop or load doesn't."""
-    if not moves:
-        return ()
-    moving = {server.peer_id: server for server in moves}
-    holders = []
-    for server in state.servers:
-        blocks = server.serving
-        if server.peer_id in moving:
-            blocks -= set(moving[server.peer_id].dropped)
-        holders.append((blocks, server.throughput))
-    during = coverage_of(state.num_blocks, holders)
-    return (
-        Wave(
-            moves=tuple(server.peer_id for server in moves),
-            min_throughput_during=min(during.throughput),
-            seconds=max(server.reload_seconds for server in moves),
-        ),
-    )
-
-
-def _about_search(found: Solution) -> list[str]:
-    if found.interrupted:
-        return ["the search was interrupted: this is the best plan up to then"]
-    cut = [stage.name for stage in found.stages if stage.name in TIE_BREAKS and not stage.proven]
-    if found.status is Status.OPTIMAL and cut:
-        return ["the time limit cut the choice among equally good placements short: another run may choose another"]
-    return []
-
-
-def _about_waves(before: Coverage, after: Coverage, waves: tuple[Wave, ...]) -> list[str]:
-    usual = min(before.min_throughput, after.min_throughput)
-    for wave in waves:
-        if len(wave.moves) > 1 and wave.min_throughput_during < 0.9 * usual and not before.holes:
-            return [
-                f"if all moves ran at once, the bottleneck would fall to {wave.min_throughput_during:.2f} RPS"
-                f" meanwhile ({before.min_throughput:.2f} now): let servers move one after another"
-            ]
-    return []
-
-
-def _infeasible(state: SwarmState, policy: Policy, workers: int, reason: str, created_at: float) -> Plan:
-    """A plan that asks for nothing, and says why nothing can be asked."""
-    servers = tuple(
-        PlannedServer(
-            peer_id=server.peer_id,
-            public_name=server.public_name,
-            movable=False,
-            why_not="infeasible demands",
-            state=server.state.value,
-            throughput=server.throughput,
-            current=server.span,
-            target=server.span,
-            loaded=(),
-            dropped=(),
-            kept=server.span.length if server.span is not None else 0,
-            reload_seconds=0.0,
-            offline=tuple(sorted(server.offline)),
-        )
-        for server in state.servers
-    )
-    before, after = _before(state), _after(state, {server.peer_id: server.span for server in state.servers}, servers)
-    bottleneck = after.min_throughput
-    return Plan(
-        prefix=state.prefix,
-        num_blocks=state.num_blocks,
-        created_at=created_at,
-        status="infeasible",
-        state_fingerprint=state.fingerprint(),
-        before=before,
-        after=after,
-        staying=Staying(bottleneck, bottleneck, after.holes),
-        objective=Objective(bottleneck, bottleneck, 0.0, bottleneck),
-        servers=servers,
-        waves=(),
-        baseline=petals_baseline(state, policy),
-        warnings=(reason, *state.warnings),
-        search=Search(0.0, workers, policy.seed, policy, (), 1.0, 0.0),
-    )

@@ -24,7 +24,7 @@ MAX_SECONDS_PER_BLOCK = 1e7
 MAX_COUNT = 2**31 - 1
 MAX_WORKERS = 1024
 
-SEARCH_FIELDS = frozenset({"time_limit", "workers", "seed"})
+SEARCH_FIELDS = frozenset({"time_limit", "workers", "seed", "deterministic"})
 """Fields that say how to search, not what is wanted: they do not enter a plan's id."""
 
 
@@ -63,6 +63,13 @@ class Policy:
         always passes.
     min_replicas
         Wanted number of servers on each block.
+    resize
+        Whether servers may take spans of other lengths than the present one, up to their capacity.
+    min_span
+        With `resize`, the least length that is chosen. The present length stays allowed, and where the capacity
+        is less, so does the whole of that.
+    max_hops
+        At most so many servers on the shortest chain of spans that covers the model.
     horizon
         Seconds over which the throughput lost to reloading is averaged.
     seconds_per_block
@@ -73,6 +80,9 @@ class Policy:
         Threads of the search; None: the cores that this process may use.
     seed
         Seed of all that is random.
+    deterministic
+        Search by an amount of work instead of by the clock: the same input then gives the same plan on any machine,
+        with any number of workers, unless `time_limit` cuts the search short.
 
     Notes
     -----
@@ -94,11 +104,15 @@ class Policy:
     max_loads: int | None = None
     min_gain: MinGain = MinGain()
     min_replicas: int = 0
+    resize: bool = False
+    min_span: int = 1
+    max_hops: int | None = None
     horizon: float = DEFAULT_HORIZON
     seconds_per_block: float | None = None
     time_limit: float = DEFAULT_TIME_LIMIT
     workers: int | None = None
     seed: int = 0
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         _check("horizon", self.horizon, MIN_HORIZON, MAX_HORIZON, "seconds")
@@ -112,12 +126,16 @@ class Policy:
             ("max_moves", 0, MAX_COUNT),
             ("max_loads", 0, MAX_COUNT),
             ("min_replicas", 0, MAX_COUNT),
+            ("min_span", 1, MAX_COUNT),
+            ("max_hops", 1, MAX_COUNT),
             ("workers", 1, MAX_WORKERS),
             ("seed", 0, MAX_COUNT),
         ):
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise PolicyInvalid(f"{name} must be from {least} to {most}, not {value}")
+        if self.min_span > 1 and not self.resize:
+            raise PolicyInvalid(f"min_span {self.min_span} goes with --resize: without it servers keep their lengths")
         if self.movable not in (None, "all", "agents"):
             raise PolicyInvalid(f"movable must be 'all' or 'agents', not {self.movable!r}")
         for peer, span in (*self.pins, *self.spans):

@@ -224,6 +224,8 @@ def _coverage(value: object, name: str, num_blocks: int) -> Coverage:
         holes=integer(fields.get("holes"), f"{name}.holes", num_blocks),
         bottleneck_blocks=_blocks(fields.get("bottleneck_blocks"), f"{name}.bottleneck_blocks", num_blocks),
         throughput=tuple(number(block, f"{name}.throughput", MAX_RPS) for block in rps),
+        # Plans of planners that did not count them have none.
+        hops=None if (hops := fields.get("hops")) is None else integer(hops, f"{name}.hops", num_blocks, 1),
     )
 
 

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from planner.coverage import Coverage, coverage_of
+from planner.coverage import Coverage, count_hops, coverage_of, runs_of
 from planner.fields import Malformed, mapping, number
 from planner.plan import DEFAULT_VALIDITY, Objective, PlannedServer
 from planner.published import MAX_DURATION, PublishedPlan
 from planner.records import MAX_RPS
 from planner.state import ServerState
 from planner.text import show
+from solver.problem import Span
 
 CLOSE = 1e-9
 """Share by which sums of the same figures may differ, where they are rounded in another order."""
@@ -41,6 +42,7 @@ def recheck(plan: PublishedPlan, document: Mapping[str, Any]) -> None:
     """
     schema = json.loads(files("planner").joinpath("schema/plan.schema.json").read_text("utf-8"))
     _check_fields(document, schema, schema["$defs"], "")
+    _check_prover(mapping(document["objective"], "objective")["bound_by"], schema)
     _equal("epoch", plan.epoch, 0)
     _equal("valid_until", plan.valid_until, plan.created_at + DEFAULT_VALIDITY)
     for server in plan.servers:
@@ -73,7 +75,13 @@ def _check_fields(value: object, rule: Mapping[str, Any], shared: Mapping[str, A
             _check_fields(inner, rule["items"], shared, where)
 
 
-def _equal(name: str, stands: float | Sequence[float], should: float | Sequence[float]) -> None:
+def _check_prover(name: object, schema: Mapping[str, Any]) -> None:
+    known = schema["properties"]["objective"]["properties"]["bound_by"]["enum"]
+    if name not in known:
+        raise Malformed(f"objective.bound_by {show(name)} is none of {', '.join(known)}")
+
+
+def _equal(name: str, stands: float | Sequence[float] | None, should: float | Sequence[float] | None) -> None:
     if stands != should:
         raise _edited(name, stands, should)
 
@@ -88,6 +96,8 @@ def _edited(name: str, stands: object, should: object) -> Malformed:
 
 
 def _figure(value: object) -> str:
+    if value is None:
+        return "null"
     return f"[{', '.join(map(str, value))}]"[:60] if isinstance(value, tuple) else str(value)
 
 
@@ -95,6 +105,7 @@ def _check_coverage(name: str, stands: Coverage, should: Coverage) -> None:
     for block, (one, other) in enumerate(zip(stands.throughput, should.throughput, strict=True)):
         _equal(f"{name}.throughput of block {block}", one, other)
     _check_sums(name, stands, should)
+    _equal(f"{name}.hops", stands.hops, should.hops)
 
 
 def _check_sums(name: str, stands: Coverage, should: Coverage) -> None:
@@ -125,12 +136,16 @@ class _Now:
     def __init__(self, plan: PublishedPlan, *, without_dropped: bool) -> None:
         sure: list[list[float]] = [[] for _ in range(plan.num_blocks)]
         perhaps: list[list[float]] = [[] for _ in range(plan.num_blocks)]
+        online: list[Span] = []
+        joining: list[Span] = []
         for server in plan.servers:
             if server.current is None:
                 continue
             known = server.target is None or server.target.length == server.current.length
             dropped = server.dropped if without_dropped else ()
-            for block in set(range(*server.current)).difference(server.offline, dropped):
+            blocks = set(range(*server.current)).difference(server.offline, dropped)
+            (online if server.state == ServerState.ONLINE.value else joining).extend(runs_of(blocks))
+            for block in blocks:
                 if server.state == ServerState.ONLINE.value:
                     sure[block].append(server.throughput if known else 0.0)
                 if server.state != ServerState.ONLINE.value or not known:
@@ -143,6 +158,8 @@ class _Now:
             for held, block in zip(self.held, perhaps, strict=True)
         ]
         """Blocks of which nobody can tell whether they are held, where they have no throughput."""
+        self.fewest_hops = count_hops(plan.num_blocks, [*online, *joining])
+        self.most_hops = count_hops(plan.num_blocks, online)
 
 
 def _within(name: str, stands: float, least: float, most: float) -> None:
@@ -154,6 +171,7 @@ def _within(name: str, stands: float, least: float, most: float) -> None:
 
 def _check_before(plan: PublishedPlan) -> None:
     now, stands = _Now(plan, without_dropped=False), plan.before
+    _check_hops_before(stands.hops, now)
     covered = []
     for block, rps in enumerate(stands.throughput):
         _within(f"before.throughput of block {block}", rps, now.least[block], now.most[block])
@@ -164,7 +182,21 @@ def _check_before(plan: PublishedPlan) -> None:
     bottleneck = min((stands.throughput[block] for block in covered), default=0.0)
     weakest = tuple(b for b in covered if math.isclose(stands.throughput[b], bottleneck, rel_tol=CLOSE))
     holes = plan.num_blocks - len(covered)
-    _check_sums("before", stands, Coverage(bottleneck, holes, weakest, stands.throughput))
+    _check_sums("before", stands, Coverage(bottleneck, holes, weakest, stands.throughput, stands.hops))
+    if (stands.hops is None) != (holes > 0):
+        raise Malformed(
+            f"before.hops is {_figure(stands.hops)}, and before.holes is {holes}: they contradict each other"
+        )
+
+
+def _check_hops_before(stands: int | None, now: _Now) -> None:
+    if now.fewest_hops == now.most_hops:
+        _equal("before.hops", stands, now.fewest_hops)
+    elif stands is None:
+        if now.most_hops is not None:
+            raise _edited("before.hops", stands, f"at most {now.most_hops}")
+    elif stands < (now.fewest_hops or 0) or (now.most_hops is not None and stands > now.most_hops):
+        raise _edited("before.hops", stands, f"from {now.fewest_hops} to {now.most_hops}")
 
 
 def _check_waves(plan: PublishedPlan) -> None:
@@ -193,7 +225,7 @@ def _check_objective(plan: PublishedPlan, document: Mapping[str, Any]) -> None:
     if bound < value:
         raise Malformed(f"objective.bound is {bound}, below the value {value} that is reached: plan again")
     gap = number(fields["gap"], "objective.gap", math.inf)
-    _equal("objective.gap", gap, Objective(value, bottleneck, penalty, bound).gap)
+    _equal("objective.gap", gap, Objective(value, bottleneck, penalty, bound, fields["bound_by"]).gap)
     slack = number(solve["rounding_slack"], "solve.rounding_slack", math.inf)
     if plan.status == "optimal" and bound - value > 2 * slack:
         raise Malformed(f"status is 'optimal', and objective.bound is {bound - value} RPS above objective.value")

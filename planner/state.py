@@ -120,6 +120,15 @@ class Server:
         present = self._petals_rps(self.span.length)
         return self.throughput * self._petals_rps(length) / present if present > 0 else self.throughput
 
+    def knows_throughput_at(self, length: int) -> bool:
+        """Whether `throughput_at` has more to go by for `length` blocks than what is announced for another length."""
+        if self.span is not None and length == self.span.length:
+            return True
+        table = self.agent.throughput_by_length if self.agent is not None else None
+        if table is not None and length <= len(table):
+            return True
+        return self.span is not None and self.forward_rps is not None and self._petals_rps(self.span.length) > 0
+
     def _petals_rps(self, length: int) -> float:
         assert self.forward_rps is not None
         compute = self.forward_rps / ((length + 1) / 2)

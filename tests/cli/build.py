@@ -21,6 +21,7 @@ from planner.plan import (
     Wave,
 )
 from planner.policy import Policy
+from solver.hops import shortest_chain
 from solver.problem import Span, Stage
 
 SCHEMA = json.loads(files("planner").joinpath("schema/plan.schema.json").read_text("utf-8"))
@@ -52,7 +53,8 @@ def coverage(num_blocks: int, spans: Sequence[tuple[tuple[int, int] | None, floa
     covered = [throughput[b] for b in range(num_blocks) if holders[b]]
     least = min(covered, default=0.0)
     weakest = tuple(b for b in range(num_blocks) if holders[b] and throughput[b] == least)
-    return Coverage(least, holders.count(0), weakest, tuple(throughput))
+    chain = shortest_chain([Span(*span) for span, _ in spans if span], num_blocks)
+    return Coverage(least, holders.count(0), weakest, tuple(throughput), None if chain is None else len(chain))
 
 
 def plan_of(
@@ -65,6 +67,8 @@ def plan_of(
     proven: bool = True,
     interrupted: bool = False,
     warnings: tuple[str, ...] = (),
+    bound_by: str = "CP-SAT",
+    policy: Policy = Policy(),  # noqa: B008  # frozen
 ) -> Plan:
     """A plan that moves these servers, its figures recomputed; `slack` is how far the bound lies above."""
     servers = tuple(_planned(row) for row in sorted(rows, key=lambda row: row.peer_id))
@@ -84,7 +88,7 @@ def plan_of(
         before=before,
         after=after,
         staying=Staying(before.min_throughput, before.min_throughput, before.holes),
-        objective=Objective(value, after.min_throughput, penalty, value + slack),
+        objective=Objective(value, after.min_throughput, penalty, value + slack, bound_by),
         servers=servers,
         waves=(Wave(moves, 0.0, max(server.reload_seconds for server in servers)),) if moves else (),
         baseline=Baseline(before.min_throughput, before.holes, before.min_throughput, 0, 0, 1, True),
@@ -93,7 +97,7 @@ def plan_of(
             seconds=0.42,
             workers=2,
             seed=0,
-            policy=Policy(),
+            policy=policy,
             stages=tuple(Stage(name, 0.0, proven, 0.1) for name in names),
             scale=1000,
             rounding_slack=0.01,

@@ -19,7 +19,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from dataclasses import replace
 from solver.problem import Progress
 from tests.cli.build import real_dump
-def make_plan(state, policy, *, progress, stop, explain):
+def make_plan(state, policy, *, progress, stop, explain, previous):
     print("searching", file=sys.stderr, flush=True)
     while not stop.is_set():
         time.sleep(0.01)

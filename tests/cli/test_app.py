@@ -17,6 +17,7 @@ import pytest
 from cli.app import command
 from cli.ending import ending
 from cli.exitcodes import MEANINGS, ExitCode
+from planner import load_state, make_plan
 from planner.errors import InfeasibleDemands, PolicyInvalid
 from planner.plan import Plan
 from planner.policy import Policy
@@ -130,6 +131,13 @@ def test_version() -> None:
         (["--dump", REAL, "--movable", "none"], 2, "'none' is not one of 'all', 'agents'"),
         (["--dump", REAL, "--max-moves", "many"], 2, "--max-moves: 'many' is not a whole number"),
         (["--dump", REAL, "--max-moves", "-1"], 2, "--max-moves must be from 0 to 2147483647, not -1"),
+        (["--dump", REAL, "--min-span", "4"], 2, "--min-span 4 goes with --resize"),
+        (["--dump", REAL, "--resize", "--min-span", "0"], 2, "--min-span must be from 1 to 2147483647, not 0"),
+        (["--dump", REAL, "--max-hops", "0"], 2, "--max-hops must be from 1 to 2147483647, not 0"),
+        (["--dump", REAL, "--max-hops", "few"], 2, "--max-hops: 'few' is not a whole number"),
+        (["--dump", REAL, "--previous", "nowhere.json"], 4, "nowhere.json does not exist"),
+        (["--dump", REAL, "--previous", str(ROOT)], 4, "is a directory"),
+        (["--dump", REAL, "--previous", REAL], 5, "is not a plan to go on from: its format is 'plan-swarm.dht-dump'"),
         (["--dump", REAL, "--horizon", "soon"], 2, "--horizon: 'soon' is not a number"),
         (["--dump", REAL, "--horizon", "0"], 2, "--horizon must be"),
         (["--dump", REAL, "--time-limit", "0"], 2, "--time-limit must be"),
@@ -197,6 +205,27 @@ def test_messages_speak_of_options(planned: Callable[..., None], capfd: pytest.C
         planned(PolicyInvalid(message))
         assert here("--dump", REAL) == 2
         assert capfd.readouterr().err == f"plan-swarm: {shown}\n"
+
+
+def test_a_plan_to_go_on_from(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan, dump = tmp_path / "plan.json", tmp_path / "dump.json"
+    plan.write_text(json.dumps(make_plan(load_state(REAL), Policy(time_limit=1.0)).to_json()))
+    assert here("--dump", REAL, "--previous", str(plan), "--out", str(plan)) == 2
+    assert "would overwrite a file that is read" in capfd.readouterr().err
+    dump.write_text(Path(REAL).read_text().replace("llama-65b-hf", "bloom"))
+    assert here("--dump", str(dump), "--previous", str(plan)) == 5
+    said = "the previous plan is for 'llama-65b-hf' of 80 blocks, and the swarm read is 'bloom' of 80"
+    assert capfd.readouterr() == ("", f"plan-swarm: {said}\n")
+    plan.write_text(plan.read_text().replace('"hops": 1', '"hops": 2', 1))
+    assert here("--dump", REAL, "--previous", str(plan)) == 5
+    assert "is not a plan to go on from: before.hops is 2, and should be 1" in capfd.readouterr().err
+
+
+def test_too_few_hops(capfd: pytest.CaptureFixture[str]) -> None:
+    assert here("--dump", str(ROOT / "benchmarks" / "data" / "churn-80x100-4.json"), "--max-hops", "1") == 3
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"plan-swarm: --max-hops 1 cannot be kept: .* a request needs \d+ of them at least\n", err)
 
 
 # What is printed and written ----------------------------------------------------------------------------

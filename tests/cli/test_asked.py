@@ -17,7 +17,7 @@ def test_the_policy_gets_what_is_asked() -> None:
         cordons=["d"],
         drains=["e", "f"],
         min_gain="2%",
-        policy={"movable": "all", "max_moves": 3, "horizon": 60.0},
+        policy={"movable": "all", "max_moves": 3, "horizon": 60.0, "resize": True, "min_span": 2},
     )
     assert policy_of(asked) == Policy(
         pins=(("a", None), ("b", Span(0, 10))),
@@ -27,6 +27,8 @@ def test_the_policy_gets_what_is_asked() -> None:
         min_gain=MinGain(share=0.02),
         movable="all",
         max_moves=3,
+        resize=True,
+        min_span=2,
         horizon=60.0,
     )
 

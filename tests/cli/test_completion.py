@@ -50,7 +50,7 @@ def test_values_of_movable() -> None:
 
 
 def test_options() -> None:
-    assert complete("--max") == ["--max-moves", "--max-loads"]
+    assert complete("--max") == ["--max-moves", "--max-loads", "--max-hops"]
 
 
 def test_silent_whatever_is_wrong(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_a_single_value_is_a_list_of_one_where_several_may_be_given() -> None:
     [
         ({"initial-peer": "a"}, "there is no option 'initial-peer' that a file could set"),
         ({"dump": "a.json"}, "there is no option 'dump'"),
+        ({"previous": "plan.json"}, "there is no option 'previous'"),
         ({"config": "a.toml"}, "there is no option 'config'"),
         ({"models": {"key": "a.pem"}}, "models has no option 'key'"),
         ({"modles": {}}, "there is no command 'modles'"),
@@ -82,6 +83,13 @@ def test_the_line_comes_first_then_the_environment_then_the_file(
     assert asked(settings=settings, folder=tmp_path).initial_peers == [OF_ENVIRONMENT]
     found = asked("--initial-peers", NOWHERE, "--horizon", "7", settings=settings, folder=tmp_path)
     assert (found.initial_peers, found.policy["horizon"]) == ([NOWHERE], 7.0)
+
+
+def test_lengths_hops_and_how_to_search_may_be_set(tmp_path: Path) -> None:
+    settings = "resize = true\nmin-span = 4\nmax-hops = 3\ndeterministic = true\n"
+    wanted = {"resize": True, "min_span": 4, "max_hops": 3, "deterministic": True}
+    assert asked("--dump", REAL, settings=settings, folder=tmp_path).policy == wanted
+    assert asked("--dump", REAL, settings="resize = false\n", folder=tmp_path).policy == {}
 
 
 def test_a_dump_is_planned_with_peers_set_for_the_living_swarm(tmp_path: Path) -> None:

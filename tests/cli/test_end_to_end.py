@@ -51,6 +51,27 @@ def test_json_with_explanations_keeps_to_the_schema() -> None:
     assert document["explanations"]
 
 
+def test_planning_on_from_the_plan_before(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    wishes = ("--dump", REAL, "--span", "server4=21:40")
+    assert run(*wishes, "--out", str(first)).returncode == 0
+    done = run(*wishes, "--previous", str(first), "--out", str(second))
+    assert (done.returncode, done.stderr) == (0, "")
+    before, after = (json.loads(path.read_text()) for path in (first, second))
+    assert (after["plan_id"], after["servers"]) == (before["plan_id"], before["servers"])
+
+
+def test_the_screen_and_the_document_say_the_same_of_hops(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    done = run("--dump", LARGE, "--time-limit", "1", "--out", str(path), "--deterministic")
+    document = json.loads(path.read_text())
+    VALIDATOR.validate(document)
+    before, after = document["before"]["hops"], document["after"]["hops"]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("path "))
+    assert line[14:] == f"a request needs {before} servers" + (f" now, {after} in the plan" if after != before else "")
+    assert f"proven by {document['objective']['bound_by'].replace('sweep', 'a sweep')}" in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

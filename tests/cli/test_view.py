@@ -17,9 +17,10 @@ from cli.look import Look, look_of
 from cli.sentence import TIE_BREAKS
 from cli.view import to_text, view
 from planner.plan import Baseline, Explanation, Plan, Staying
+from planner.policy import Policy
 from solver import stages
 from solver.problem import Span, Stage
-from tests.cli.build import Row, plan_of, real_dump, with_waves
+from tests.cli.build import SCHEMA, Row, plan_of, real_dump, with_waves
 
 
 def shown(plan: Plan, width: int = 80, ascii_only: bool = False) -> str:
@@ -160,6 +161,45 @@ def test_explanations() -> None:
     lines = shown(plan).splitlines()
     assert "server3  stays 7:40  30:63       −12.50      −10.00    +23  yes" in lines
     assert f"  {reason}; Petals' rule says" in lines
+
+
+def path_of(rows: list[Row], blocks: int) -> str:
+    return next(line for line in shown(plan_of(rows, blocks), 100).splitlines() if line.startswith("path "))[14:]
+
+
+def test_how_many_servers_a_request_needs() -> None:
+    a, b, c = Row("a", (0, 2), (0, 2)), Row("b", (2, 3), (2, 4)), Row("c", (3, 4), (3, 4))
+    assert path_of([a, b, c], 4) == "a request needs 3 servers now, 2 in the plan"
+    assert path_of([Row("a", (0, 4), (0, 4))], 4) == "a request needs 1 server"
+    assert path_of([a], 4) == "no request can pass, as there are holes"
+    assert path_of([a, Row("b", (0, 2), (2, 4))], 4) == "no request can pass now; in the plan it needs 2 servers"
+    drained = [a, Row("b", (2, 4), None)]
+    assert path_of(drained, 4) == "a request needs 2 servers now; in the plan none can pass, as there are holes"
+
+
+def test_fewer_hops_are_in_the_sentence_where_they_were_asked_for() -> None:
+    rows = [Row("a", (0, 2), (0, 2)), Row("b", (2, 3), (2, 4)), Row("c", (3, 4), (3, 4))]
+    assert "a request needs" not in first(plan_of(rows, 4))
+    text = first(plan_of(rows, 4, policy=Policy(max_hops=2)))
+    assert text.startswith(
+        "Move 1 server: the bottleneck stays at 1000.00 RPS, and a request needs 2 servers, 3 before."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("CP-SAT", "proven by CP-SAT"),
+        ("sweep", "proven by a sweep"),
+        ("prices", "proven by prices"),
+        ("averaging", "proven by averaging"),
+        ("only placement", "the only placement"),
+    ],
+)
+def test_what_proved_the_bound(name: str, text: str) -> None:
+    plan = plan_of([Row("a", (0, 4), (0, 4))], 4, bound_by=name)
+    assert f"bound         no objective exceeds 1000.00 RPS (gap 0 %), {text}" in shown(plan).splitlines()
+    assert name in SCHEMA["properties"]["objective"]["properties"]["bound_by"]["enum"]
 
 
 # What cannot be trusted ---------------------------------------------------------------------------------

@@ -195,6 +195,21 @@ class _Recount:
         loading = math.fsum(self.seconds(server, block) for block in row["loaded"])
         assert row["reload_seconds"] == pytest.approx(loading)
 
+    def _hops(self, holders: list[tuple[set[int], float]]) -> int | None:
+        """Servers that a request passes through when each carries it as far as any can."""
+        at, hops = 0, 0
+        while at < self.blocks:
+            reached = at
+            for held, _ in holders:
+                end = at
+                while end in held:
+                    end += 1
+                reached = max(reached, end)
+            if reached == at:
+                return None
+            at, hops = reached, hops + 1
+        return hops
+
     def _check_coverage(self, name: str, holders: list[tuple[set[int], float]]) -> None:
         said = self.document[name]
         rps, replicas = self._throughput(holders)
@@ -204,6 +219,7 @@ class _Recount:
         assert said["min_throughput"] == pytest.approx(lowest)
         weakest = [b for b in range(self.blocks) if replicas[b] and rps[b] == pytest.approx(lowest, rel=1e-8)]
         assert said["bottleneck_blocks"] == weakest
+        assert said["hops"] == self._hops(holders)
 
     def _check_objective(self) -> None:
         said, rows = self.document["objective"], self.rows.values()
@@ -238,7 +254,8 @@ class _Recount:
 
     def _check_identity(self) -> None:
         said = self.document
-        wishes = {k: v for k, v in said["solve"]["settings"].items() if k not in ("time_limit", "workers", "seed")}
+        search = ("time_limit", "workers", "seed", "deterministic")
+        wishes = {k: v for k, v in said["solve"]["settings"].items() if k not in search}
         asked = [[row["peer_id"], row["target"]] for row in said["servers"]]
         waves = [sorted(wave["moves"]) for wave in said["waves"]]
         whole = [1, said["prefix"], said["state_fingerprint"], wishes, asked, waves, said["floor"]]
@@ -276,8 +293,13 @@ class _Recount:
             return [tuple(dict(self.policy.pins)[peer_id])]
         if role == "stays":
             return [None if now is None else tuple(now)]
-        length = now[1] - now[0] if now is not None else min(server.agent.capacity, self.blocks)
-        return [(start, start + length) for start in range(self.blocks - length + 1)]
+        most = min(server.agent.capacity or 0, self.blocks) if server.agent is not None else 0
+        present = now[1] - now[0] if now is not None else most
+        lengths = {present}
+        if self.policy.resize:
+            most = max(most, present)
+            lengths |= {length for length in range(1, most + 1) if length >= min(self.policy.min_span, most)}
+        return [(start, start + n) for n in sorted(lengths) for start in range(self.blocks - n + 1)]
 
     def _check_role(self, peer_id: str) -> None:
         row = self.rows[peer_id]
@@ -297,14 +319,20 @@ class _Recount:
         if self.policy.max_moves is not None:
             assert len(moved) <= max(self.policy.max_moves, len(must))
         if self.policy.max_loads is not None:
-            needed = sum(len(row["loaded"]) for row in must)
+            # Whom the limit leaves no more takes its shortest span.
+            needed = sum(len(row["loaded"]) for row in must if row["current"] or not self.policy.resize)
+            needed += sum(
+                min(end - start for start, end in self.choices(row["peer_id"]))
+                for row in must
+                if self.policy.resize and not row["current"]
+            )
             assert sum(len(row["loaded"]) for row in moved) <= max(self.policy.max_loads, needed)
 
     def _check_gain(self) -> None:
         said, staying = self.document["objective"], self.document["solve"]["staying"]
         of_choice = [row for row in self.rows.values() if row["wave"] is not None]
         of_choice = [row for row in of_choice if not self._has_to_move(row["peer_id"])]
-        if self.document["after"]["holes"] < staying["holes"] or self.policy.min_replicas:
+        if self.document["after"]["holes"] < staying["holes"] or self.policy.min_replicas or self.policy.max_hops:
             return
         assert self.document["after"]["holes"] == staying["holes"]
         gain = said["value"] - staying["value"]

@@ -66,12 +66,14 @@ def test_the_document_word_for_word():
         "holes": 1,
         "bottleneck_blocks": [0],
         "throughput": [20.0, 0.0],
+        "hops": None,
     }
     assert document["after"] == {
         "min_throughput": 10.0,
         "holes": 0,
         "bottleneck_blocks": [0, 1],
         "throughput": [10.0, 10.0],
+        "hops": 2,
     }
     assert document["waves"] == [{"moves": ["b"], "min_throughput_during": 0.0, "seconds": 28.0}]
     assert document["solve"]["staying"] == {"value": 20.0, "min_throughput": 20.0, "holes": 1}
@@ -93,6 +95,9 @@ def test_the_document_word_for_word():
         pytest.param(lambda: asked(horizon=1e12, min_gain=MinGain(0.0, 1e308)), id="the longest horizon"),
         pytest.param(lambda: asked(max_moves=2**31 - 1, max_loads=2**31 - 1), id="the largest limits"),
         pytest.param(lambda: asked(min_replicas=2**31 - 1), id="more replicas than anybody has"),
+        pytest.param(lambda: asked(resize=True, min_span=2**31 - 1, explain=True), id="no shorter span"),
+        pytest.param(lambda: asked(max_hops=2**31 - 1), id="the most hops"),
+        pytest.param(lambda: asked(max_hops=1), id="too few hops"),
         pytest.param(lambda: asked(explain=True), id="explanations"),
         pytest.param(
             lambda: asked(swarm(online("a", 0, 4, public_name="\x1b[2J\ud800\u202e" + "n" * 9999))), id="a hostile name"
@@ -120,7 +125,7 @@ def test_the_words_of_a_plan():
     [(90.0, 100.0, 0.1), (0.0, 0.0, 0.0), (5.0, 5.0, 0.0), (-2.0, -1.0, 1.0), (-3.0, 0.0, 1.0)],
 )
 def test_the_gap(value, bound, gap):
-    assert Objective(value, value, 0.0, bound).gap == pytest.approx(gap)
+    assert Objective(value, value, 0.0, bound, "CP-SAT").gap == pytest.approx(gap)
 
 
 # --- the id
@@ -135,7 +140,7 @@ def test_the_id_does_not_depend_on_how_it_was_searched_or_when():
         asked(now=NOW + 1000),
         asked(explain=True),
         asked(horizon=14400),
-        replace(plan, warnings=("other",), epoch=7, validity=1.0, objective=Objective(0.0, 0.0, 0.0, 0.0)),
+        replace(plan, warnings=("other",), epoch=7, validity=1.0, objective=Objective(0.0, 0.0, 0.0, 0.0, "sweep")),
         asked(replace(STATE, read_at=0.0)),
     ):
         assert other.plan_id == plan.plan_id

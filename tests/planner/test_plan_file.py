@@ -82,6 +82,8 @@ def test_the_generated_swarms(path, write):
         {"pins": (("d", None), ("c", Span(1, 3)))},
         {"pins": (("d", Span(0, 4)),)},  # infeasible
         {"min_gain": MinGain(share=0.9), "max_moves": 1, "seconds_per_block": 1.5},
+        {"resize": True, "min_span": 2, "max_hops": 4, "deterministic": True},
+        {"max_hops": 1},  # infeasible
         {"horizon": 1, "min_gain": MinGain(rps=1)},  # integers where floats are usual: the id must bear them
     ],
     ids=lambda policy: "-".join(policy),
@@ -316,8 +318,13 @@ EDITED = [
     (setting(["objective", "reload_penalty"], 0.0), "objective.reload_penalty is 0.0, and should be 0.03"),
     (setting(["objective", "bound"], 1.0), "objective.bound is 1.0, below the value 14.9"),
     (setting(["objective", "bound"], 1e6), ", and should be 0.99"),
+    (setting(["objective", "bound_by"], "a guess"), "objective.bound_by 'a guess' is none of averaging, sweep"),
+    (setting(["objective", "bound_by"], ["sweep"]), "objective.bound_by a value of type list is none of"),
+    (setting(["before", "hops"], 1), "before.hops is 1, and should be 2"),
+    (setting(["after", "hops"], None), "after.hops is null, and should be 2"),
     (setting(["objective", "gap"], "none"), "objective.gap 'none' is not a number from 0 to inf"),
     (setting(["objective", "value"], "\x1b[2J"), r"objective.value '\x1b[2J' is not a number"),
+    (setting(["objective"], []), "objective is a value of type list, not a map"),
     (setting(["objective"], {}), "'value' of objective is missing"),
     (setting(["baseline"], ...), "'baseline' is missing"),
     (setting(["status"], "nothing_to_do"), "status is 'nothing_to_do', and 1 servers move"),

@@ -103,6 +103,17 @@ def test_without_figures_throughput_does_not_depend_on_length():
     assert waiting("a", 3, 3.0, throughput_by_length=(4.0, 3.5, 3.0)).throughput_at(2) == 3.5
 
 
+def test_at_which_lengths_the_throughput_is_more_than_a_guess():
+    def known(server):
+        return [length for length in range(1, 6) if server.knows_throughput_at(length)]
+
+    assert known(online("a", 0, 3)) == [3]
+    assert known(online("a", 0, 3, forward_rps=0.0)) == [3]
+    assert known(online("a", 0, 3, forward_rps=2.0)) == [1, 2, 3, 4, 5]
+    assert known(online("a", 0, 3, agent=serving(throughput_by_length=(2.0, 1.0)))) == [1, 2, 3]
+    assert known(waiting("a", 3, throughput_by_length=(2.0, 1.0))) == [1, 2]
+
+
 # --- spans that the operator knows better
 
 

@@ -65,7 +65,7 @@ def plan_of(*rows, floor=0.0, num_blocks=8):
     rows = tuple(sorted(rows, key=lambda one: one.peer_id))
     moving = sorted({one.wave for one in rows if one.moves})
     waves = tuple(Wave(tuple(r.peer_id for r in rows if r.moves and r.wave == wave), 0.0, 0.0) for wave in moving)
-    nothing = Coverage(0.0, 0, (), (0.0,) * num_blocks)
+    nothing = Coverage(0.0, 0, (), (0.0,) * num_blocks, None)
     return PublishedPlan(
         prefix=PREFIX,
         num_blocks=num_blocks,
