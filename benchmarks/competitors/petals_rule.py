@@ -1,0 +1,86 @@
+"""Petals' own rule, of `petals.server.block_selection` in Petals 2.2.0.post1, as `solver.petals_rule` tells it.
+
+A stock server that moves restarts, and loads its whole span anew; so the rule is charged for that, at every join and
+restart. Its simulation, which looks what would be if everybody went on moving, is measured as well: nobody carries
+that out, so it is charged for what is new only, as a plan is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.competitors.answer import Answer, Charged, Task
+from solver import Evaluation, Placement, Problem, RuleRun, Server, Span, evaluate, run_to_end, simulate
+from solver.petals_rule import WAITING
+
+SHUFFLES = range(8)
+"""Seeds of the shuffles in which servers look around."""
+
+
+def answer(task: Task) -> list[Answer]:
+    """Best and median of the shuffles, by objective, and the best of the simulation."""
+    problem = task.problem
+    ranked = sorted((_run(problem, seed) for seed in SHUFFLES), key=lambda found: found[0])
+    median = ranked[(len(ranked) - 1) // 2][1]
+    imagined = max((_imagined(problem, seed) for seed in SHUFFLES), key=lambda one: _rank(evaluate(problem, one)))
+    return [ranked[-1][1], _named(median, "median"), Answer(imagined, of="imagined best", note="nobody carries it out")]
+
+
+def _run(problem: Problem, seed: int) -> tuple[tuple[int, float], Answer]:
+    starts, lengths, rps = _columns(problem)
+    run = run_to_end(starts, lengths, rps, problem.num_blocks, seed, base=problem.base_throughput)
+    placement = _spans(run.starts, lengths)
+    worth = evaluate(problem, placement)
+    penalty, loads = stock_charge(problem, run, lengths)
+    note = "" if run.settled else "broken off: it does not settle"
+    charged = Charged(worth.min_throughput - penalty, loads)
+    return (-worth.holes, charged.objective), Answer(placement, of="best", note=note, charged=charged)
+
+
+def _named(answer: Answer, of: str) -> Answer:
+    return Answer(answer.placement, of=of, note=answer.note, charged=answer.charged)
+
+
+def stock_charge(problem: Problem, run: RuleRun, lengths: list[int]) -> tuple[float, int]:
+    """RPS that all joins and restarts of a run cost over the horizon, each loading a whole span; and those blocks."""
+    penalties, loads = [], 0
+    for move in run.moves:
+        server, length = problem.servers[move.server], lengths[move.server]
+        seconds = math.fsum(server.load_seconds[move.new : move.new + length])
+        penalties.append(server.throughput[length] * seconds / problem.horizon)
+        loads += length
+    return math.fsum(penalties), loads
+
+
+def _imagined(problem: Problem, seed: int) -> Placement:
+    starts, lengths, rps = _columns(problem)
+    # The simulation knows no newcomers: they join first, as in a run, and each where the rule puts it.
+    settle: Callable[[int], int] = run_to_end(
+        starts, lengths, rps, problem.num_blocks, seed, base=problem.base_throughput, max_looks=0
+    ).starts.__getitem__
+    present = [settle(index) if start == WAITING else start for index, start in enumerate(starts)]
+    chance = np.random.RandomState(seed)
+    return _spans(simulate(present, lengths, rps, problem.num_blocks, chance, base=problem.base_throughput), lengths)
+
+
+def _rank(worth: Evaluation) -> tuple[int, float]:
+    return -worth.holes, worth.objective
+
+
+def _columns(problem: Problem) -> tuple[list[int], list[int], list[float]]:
+    """Starts, lengths and RPS as the rule takes them: a newcomer takes as many blocks as it can hold."""
+    lengths = [_length(server) for server in problem.servers]
+    starts = [WAITING if server.current is None else server.current.start for server in problem.servers]
+    rps = [server.throughput[length] for server, length in zip(problem.servers, lengths, strict=True)]
+    return starts, lengths, rps
+
+
+def _length(server: Server) -> int:
+    return max(server.throughput) if server.current is None else server.current.length
+
+
+def _spans(starts: np.ndarray, lengths: list[int]) -> Placement:
+    return tuple(Span(start, start + length) for start, length in zip(starts.tolist(), lengths, strict=True))
