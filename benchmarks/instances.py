@@ -10,9 +10,10 @@ from pathlib import Path
 
 from benchmarks import churn
 from planner import Policy, load_state
+from planner.costs import load_seconds
 from planner.formulate import Formulation, formulate
 from planner.selection import resolve_policy
-from solver import Problem, Span
+from solver import Problem, Server, Span
 
 DATA = Path(__file__).parent / "data"
 REAL = DATA.parent.parent / "examples" / "llama-65b-hf.json"
@@ -27,6 +28,8 @@ class Instance:
     ----------
     make
         Makes the problem.
+    make_stock
+        Makes the problem as stock servers have it, where that is another.
     best_known
         The best objective known before this run, RPS; None: none is.
     quick
@@ -40,6 +43,7 @@ class Instance:
     best_known: float | None = None
     quick: bool = False
     ours_alone: bool = False
+    make_stock: Callable[[], Problem] | None = None
 
 
 def planned(path: Path, policy: Policy | None = None) -> Problem:
@@ -59,6 +63,27 @@ def resized(path: Path) -> Problem:
     return replace(problem, servers=tuple(servers))
 
 
+def stock(path: Path, policy: Policy | None = None) -> Problem:
+    """The problem of stock servers, who know no constants: also those move that are JOINING, from where they are seen.
+
+    The same servers, spans and costs as in `planner.baseline`.
+    """
+    formulation = _formulation(path, policy or Policy())
+    state, num_blocks = formulation.state, formulation.problem.num_blocks
+    servers = []
+    for server in state.servers:
+        seen = server.span if server.seen is None else server.seen
+        length = server.capacity(num_blocks) if seen is None else seen.length
+        seconds = load_seconds(server, formulation.policy, num_blocks)
+        servers.append(Server(seen, {length: server.throughput}, seconds))
+    return replace(
+        formulation.problem,
+        servers=tuple(servers),
+        base_throughput=(0.0,) * num_blocks,
+        base_replicas=(0,) * num_blocks,
+    )
+
+
 def _formulation(path: Path, policy: Policy) -> Formulation:
     state = load_state(path)
     resolved = resolve_policy(state, policy)
@@ -67,7 +92,7 @@ def _formulation(path: Path, policy: Policy) -> Formulation:
 
 def _real(name: str, best_known: float, span: Span | None = None, *, quick: bool = False) -> Instance:
     policy = Policy() if span is None else Policy(spans=(("server4", span),))
-    return Instance(name, partial(planned, REAL, policy), best_known, quick)
+    return Instance(name, partial(planned, REAL, policy), best_known, quick, make_stock=partial(stock, REAL, policy))
 
 
 def _churn(name: str, best_known: float, *, quick: bool = False) -> Instance:

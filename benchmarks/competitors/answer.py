@@ -88,10 +88,14 @@ class Competitor:
     source
         Where the rule is told: a paper, or a file of a repository.
     limited
-        Whether it takes the time that it is given: then it is run under each time limit asked for.
+        Whether it takes the time that it is given.
+    stock
+        Whether it is what stock servers do, who know nothing of constants: it is given, and judged by, the problem
+        in which everybody moves, JOINING servers too.
     """
 
     name: str
     rule: Rule
     source: str
     limited: bool = False
+    stock: bool = False

@@ -31,12 +31,11 @@ def cut(num_blocks: int, count: int) -> list[Span]:
 def stage_counts(problem: Problem) -> list[int]:
     """Numbers of stages at which each stage has a peer, and every server may take every stage."""
     most = min(problem.num_blocks, len(problem.servers))
+    common = frozenset.intersection(*(frozenset(server.throughput) for server in problem.servers))
     return [
         count
         for count in range(1, most + 1)
-        if all(
-            stage.length in server.throughput for stage in cut(problem.num_blocks, count) for server in problem.servers
-        )
+        if common.issuperset(stage.length for stage in cut(problem.num_blocks, count))
     ]
 
 

@@ -8,7 +8,6 @@ that out, so it is charged for what is new only, as a plan is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -58,12 +57,10 @@ def stock_charge(problem: Problem, run: RuleRun, lengths: list[int]) -> tuple[fl
 def _imagined(problem: Problem, seed: int) -> Placement:
     starts, lengths, rps = _columns(problem)
     # The simulation knows no newcomers: they join first, as in a run, and each where the rule puts it.
-    settle: Callable[[int], int] = run_to_end(
-        starts, lengths, rps, problem.num_blocks, seed, base=problem.base_throughput, max_looks=0
-    ).starts.__getitem__
-    present = [settle(index) if start == WAITING else start for index, start in enumerate(starts)]
+    joined = run_to_end(starts, lengths, rps, problem.num_blocks, seed, base=problem.base_throughput, max_looks=0)
     chance = np.random.RandomState(seed)
-    return _spans(simulate(present, lengths, rps, problem.num_blocks, chance, base=problem.base_throughput), lengths)
+    reached = simulate(joined.starts, lengths, rps, problem.num_blocks, chance, base=problem.base_throughput)
+    return _spans(reached, lengths)
 
 
 def _rank(worth: Evaluation) -> tuple[int, float]:
