@@ -73,13 +73,12 @@ def slope(rows: Sequence[Row], grows: str, figure: str) -> float | None:
 
 def table(growth: dict[str, Any]) -> str:
     """Markdown, with the slopes below what grows."""
-    rows = [{**row, "own_mib": _own(row)} for row in growth["rows"]]
+    rows = [{**row, "own_mib": own_mib(row)} for row in growth["rows"]]
     lines = [
         "## How cost grows",
         "",
-        f"Churned swarms of seed {growth['seed']}, ours with {growth['seconds']:g} s and {growth['workers']} threads each."
-        f" *Close*: {CLOSE:.0%} below the bound proven in the end.",
-        "*MiB*: of the search, over what its process had before.",
+        f"Churned swarms of seed {growth['seed']}; ours with {growth['seconds']:g} s and {growth['workers']} threads each.",
+        f"*Close*: {CLOSE:.0%} below the bound proven in the end. *MiB*: of the search, over what its process had.",
         "",
         "| servers | blocks | columns | first plan, s | close, s | in all, s | gap, % | MiB |",
         "|---|---|---|---|---|---|---|---|",
@@ -98,7 +97,8 @@ def table(growth: dict[str, Any]) -> str:
     return "\n".join([*lines, "", "![cost over size](cost.svg)", "", REASON])
 
 
-def _own(row: Row) -> float | None:
+def own_mib(row: Row) -> float | None:
+    """Memory of the search alone, over what its process had before; None where a system does not tell."""
     both = row["memory_mib"], row["memory_before_mib"]
     return None if None in both else both[0] - both[1]
 

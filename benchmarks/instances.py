@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import churn
 from planner import Policy, load_state
@@ -43,7 +44,7 @@ class Instance:
     best_known: float | None = None
     quick: bool = False
     ours_alone: bool = False
-    make_stock: Callable[[], Problem] | None = None
+    make_stock: Callable[[], Stock] | None = None
 
 
 def planned(path: Path, policy: Policy | None = None) -> Problem:
@@ -63,25 +64,33 @@ def resized(path: Path) -> Problem:
     return replace(problem, servers=tuple(servers))
 
 
-def stock(path: Path, policy: Policy | None = None) -> Problem:
-    """The problem of stock servers, who know no constants: also those move that are JOINING, from where they are seen.
+class Stock(NamedTuple):
+    """A problem as stock servers have it, and the spans that they read."""
 
-    The same servers, spans and costs as in `planner.baseline`.
+    problem: Problem
+    seen: tuple[Span | None, ...]
+
+
+def stock(path: Path, policy: Policy | None = None) -> Stock:
+    """The problem of stock servers, who know no constants: JOINING and uncertain servers move too.
+
+    The same servers, spans and costs as in `planner.baseline`: an uncertain server holds what it holds until it moves,
+    and then as many blocks as others see of it.
     """
     formulation = _formulation(path, policy or Policy())
     state, num_blocks = formulation.state, formulation.problem.num_blocks
-    servers = []
+    servers, seen = [], []
     for server in state.servers:
-        seen = server.span if server.seen is None else server.seen
-        length = server.capacity(num_blocks) if seen is None else seen.length
+        span = server.span if server.seen is None else server.seen
+        lengths = {one.length for one in (server.span, span) if one is not None} or {server.capacity(num_blocks)}
         seconds = load_seconds(server, formulation.policy, num_blocks)
-        servers.append(Server(seen, {length: server.throughput}, seconds))
-    return replace(
-        formulation.problem,
-        servers=tuple(servers),
-        base_throughput=(0.0,) * num_blocks,
-        base_replicas=(0,) * num_blocks,
+        servers.append(Server(server.span, dict.fromkeys(lengths, server.throughput), seconds))
+        seen.append(span)
+    nothing = (0.0,) * num_blocks
+    problem = replace(
+        formulation.problem, servers=tuple(servers), base_throughput=nothing, base_replicas=(0,) * num_blocks
     )
+    return Stock(problem, tuple(seen))
 
 
 def _formulation(path: Path, policy: Policy) -> Formulation:

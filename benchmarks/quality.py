@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.competitors import COMPETITORS, OURS, Competitor, Task
 from benchmarks.competitors.columns import count_columns
 from benchmarks.competitors.petals_rule import SHUFFLES
-from benchmarks.instances import Instance
+from benchmarks.instances import Instance, Stock
 from benchmarks.runner import Row, run
 from planner.planning import available_cores
 
@@ -38,7 +38,7 @@ def measure(instances: Sequence[Instance], seconds: float, say: Callable[[str], 
     for instance in instances:
         began = time.perf_counter()
         problem = instance.make()
-        stock = problem if instance.make_stock is None else instance.make_stock()
+        stock = Stock(problem, ()) if instance.make_stock is None else instance.make_stock()
         made = time.perf_counter() - began
         facts.append(
             {
@@ -52,7 +52,8 @@ def measure(instances: Sequence[Instance], seconds: float, say: Callable[[str], 
         )
         for competitor in _competitors(instance):
             for limit in limits(competitor, seconds):
-                task = Task(stock if competitor.stock else problem, limit, workers, SEED)
+                given = stock if competitor.stock else Stock(problem, ())
+                task = Task(given.problem, limit, workers, SEED, given.seen)
                 found = run(competitor, task)
                 rows += [{"instance": instance.name, **row} for row in found]
                 for row in found:
@@ -83,16 +84,15 @@ def _outcome(row: Row) -> str:
 
 
 def proven(rows: Sequence[Row]) -> float | None:
-    """The lowest bound that anybody has proven on one instance.
-
-    Where the Petals rule is judged by another problem it still is no better than that: what it may move besides is
-    the little that a plan takes as given.
-    """
+    """The lowest bound that anybody has proven on one instance."""
     return min((row["bound"] for row in rows if row.get("bound") is not None), default=None)
 
 
 def below(row: Row, bound: float | None) -> float | None:
-    """How far an objective is below the lowest bound, as a share of it; None where one of them is missing."""
+    """How far an objective is below the lowest bound, as a share of it; None where one of them is missing.
+
+    Never below 0: searches work in integers, and stock servers may move some that a plan takes as given.
+    """
     if bound is None or "objective" not in row:
         return None
     return max(0.0, bound - row["objective"]) / abs(bound) if bound else 0.0

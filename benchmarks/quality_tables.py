@@ -22,19 +22,14 @@ def table(quality: dict[str, Any]) -> str:
 
 
 def _head(quality: dict[str, Any]) -> str:
-    return "\n".join(
-        [
-            "## Quality",
-            "",
-            "Objectives in RPS, as design.md defines them: the bottleneck less what loading costs. Each competitor ran in",
-            "a process of its own, one after another, and every placement went through our validator. *Petals rule*: run",
-            "to its end, every restart loading its whole span, which its objective and its loads count; best and median of",
-            f"{len(quality['shuffles'])} shuffles. *Imagined best*: where that rule's simulation would come to if"
-            " everybody went on moving,",
-            f"loading only what is new. Threads: {quality['workers']}, seed: {quality['seed']}, shuffles:"
-            f" {quality['shuffles'][0]} to {quality['shuffles'][-1]}.",
-        ]
-    )
+    shuffles = quality["shuffles"]
+    return f"""## Quality
+
+Objectives in RPS, as design.md defines them: the bottleneck less what loading costs. Each competitor ran in a process
+of its own, one after another, and every placement went through our validator. *Petals rule*: run to its end, every
+restart loading its whole span, which its objective and its loads count; best and median of {len(shuffles)} shuffles.
+*Imagined best*: where that rule's simulation would come to if everybody went on moving, loading only what is new.
+Threads: {quality["workers"]}, seed: {quality["seed"]}, shuffles: {shuffles[0]} to {shuffles[-1]}."""
 
 
 def _overview(instances: Sequence[dict[str, Any]], rows: Sequence[Row]) -> str:
@@ -71,9 +66,9 @@ def _of_one(facts: dict[str, Any], rows: Sequence[Row]) -> str:
     lines = [
         f"### {facts['instance']}",
         "",
-        f"{facts['servers']:,} servers that may move, {facts['blocks']:,} blocks, {facts['columns']:,} columns of the plain"
-        " program. Gap: to the lowest bound that",
-        f"any of them proved, {_number(bound)} RPS.",
+        f"{facts['servers']:,} servers that may move, {facts['blocks']:,} blocks; the plain program has"
+        f" {facts['columns']:,} columns.",
+        f"Gap: to the lowest bound that any of them proved, {_number(bound)} RPS.",
         "",
         "| | bottleneck | objective | bound | gap, % | loads | seconds | MiB | |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -30,7 +30,7 @@ def run(competitor: Competitor, task: Task, grace: float = GRACE) -> list[Row]:
     there.close()
     patience = grace + (task.seconds if competitor.limited else 0.0)
     try:
-        told = here.recv() if here.poll(patience) else {"why_not": f"ended after {patience:g} s without an answer"}
+        told: Row = here.recv() if here.poll(patience) else {"why_not": f"ended after {patience:g} s without an answer"}
     except EOFError:
         child.join()
         told = {"why_not": f"its process ended with {child.exitcode}"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from solver import Placement, Problem
+from solver import Placement, Problem, Span
 
 
 class DoesNotApply(Exception):
@@ -40,12 +40,15 @@ class Task:
         Threads.
     seed
         Seed of all chance.
+    seen
+        The spans that stock servers read, one a server, where some are not those held; empty: they are.
     """
 
     problem: Problem
     seconds: float = 60.0
     workers: int = 1
     seed: int = 0
+    seen: tuple[Span | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Competitor:
         Whether it takes the time that it is given.
     stock
         Whether it is what stock servers do, who know nothing of constants: it is given, and judged by, the problem
-        in which everybody moves, JOINING servers too.
+        in which everybody moves, JOINING and uncertain servers too.
     """
 
     name: str

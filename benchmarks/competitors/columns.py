@@ -42,7 +42,8 @@ class Columns:
         """The blocks of all columns, one column after another, shape ``(entries,)``."""
         lengths = self.end - self.start
         first = np.cumsum(lengths) - lengths
-        return np.arange(self.entries) - np.repeat(first - self.start, lengths)
+        blocks: Ints = np.arange(self.entries) - np.repeat(first - self.start, lengths)
+        return blocks
 
     def placement(self, values: Floats) -> Placement:
         """The span of each server whose column is (nearest to) 1."""
@@ -73,7 +74,9 @@ def columns(problem: Problem) -> Columns:
         start=np.concatenate([starts for starts, _ in spans]),
         end=np.concatenate([ends for _, ends in spans]),
         rps=np.concatenate([_rps(one, *some) for one, some in zip(problem.servers, spans, strict=True)]),
-        penalty=np.concatenate([_penalty(problem, one, *some) for one, some in zip(problem.servers, spans, strict=True)]),
+        penalty=np.concatenate(
+            [_penalty(problem, one, *some) for one, some in zip(problem.servers, spans, strict=True)]
+        ),
     )
 
 
@@ -84,9 +87,7 @@ def count_columns(problem: Problem) -> int:
 
 def count_entries(problem: Problem) -> int:
     """Entries of the program's rows of blocks, without making them (pins are taken as free)."""
-    return sum(
-        (problem.num_blocks - length + 1) * length for server in problem.servers for length in server.throughput
-    )
+    return sum((problem.num_blocks - length + 1) * length for server in problem.servers for length in server.throughput)
 
 
 def least_rps(problem: Problem) -> float:
@@ -99,7 +100,8 @@ def _rps(server: Server, starts: Ints, ends: Ints) -> Floats:
     table = np.zeros(max(server.throughput) + 1)
     for length, rps in server.throughput.items():
         table[length] = rps
-    return table[ends - starts]
+    found: Floats = table[ends - starts]
+    return found
 
 
 def _penalty(problem: Problem, server: Server, starts: Ints, ends: Ints) -> Floats:
@@ -108,4 +110,5 @@ def _penalty(problem: Problem, server: Server, starts: Ints, ends: Ints) -> Floa
     if server.current is not None:
         seconds[server.current.start : server.current.end] = 0.0
     until = np.concatenate([[0.0], np.cumsum(seconds)])
-    return _rps(server, starts, ends) * (until[ends] - until[starts]) / problem.horizon
+    penalty: Floats = _rps(server, starts, ends) * (until[ends] - until[starts]) / problem.horizon
+    return penalty

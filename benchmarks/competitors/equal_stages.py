@@ -8,6 +8,8 @@ peers' throughput, as its load is shared among them in proportion.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from benchmarks.competitors.answer import Answer, DoesNotApply, Task
 from solver import Placement, Problem, Span, evaluate
 
@@ -25,7 +27,7 @@ def answer(task: Task) -> list[Answer]:
 def cut(num_blocks: int, count: int) -> list[Span]:
     """The model in `count` stages whose lengths differ by one block at most."""
     borders = [num_blocks * stage // count for stage in range(count + 1)]
-    return [Span(start, end) for start, end in zip(borders, borders[1:], strict=False)]
+    return [Span(start, end) for start, end in pairwise(borders)]
 
 
 def stage_counts(problem: Problem) -> list[int]:

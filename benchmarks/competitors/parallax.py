@@ -1,8 +1,8 @@
-"""Parallax's layer allocation: pipelines by dynamic programming or greedily, water-filled, and the rest to the lightest.
+"""Parallax's layer allocation: pipelines by dynamic programming or greedily, water-filled; the rest to the lightest.
 
 From GradientHQ/parallax, `src/scheduling/layer_allocation.py` (the paper: arXiv 2509.26182), told anew from what it
 does. Its memory is a server's capacity here, its compute power the throughput of one block, and the load of a block
-the RPS that it has (there: KV memory). Embeddings and the head are no blocks in Petals, so nothing is set aside for them.
+the RPS that it has (there: KV memory). Embeddings and the head are no blocks in Petals: nothing is set aside for them.
 
 The dynamic program is its default; as it grows exponentially with the servers, its greedy rule stands in where it
 passes `MAX_STATES`. Where lengths are fixed there is nothing to water-fill: spans follow one another along the

@@ -61,9 +61,7 @@ class _Watch(cp_model.CpSolverSolutionCallback):
         self.moments.append(Moment(seconds, self.objective_value / self.units, self.best_objective_bound / self.units))
 
 
-def _model(
-    problem: Problem, table: Columns, units: float, most: int
-) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+def _model(problem: Problem, table: Columns, units: float, most: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     model = cp_model.CpModel()
     spans = [model.new_bool_var("") for _ in range(table.server.size)]
     rps = np.floor(table.rps * units).astype(np.int64)
