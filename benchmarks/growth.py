@@ -77,7 +77,8 @@ def table(growth: dict[str, Any]) -> str:
     lines = [
         "## How cost grows",
         "",
-        f"Churned swarms of seed {growth['seed']}; ours with {growth['seconds']:g} s and {growth['workers']} threads each.",
+        f"Churned swarms of seed {growth['seed']}, planned by ours in {growth['seconds']:g} s with"
+        f" {growth['workers']} threads.",
         f"*Close*: {CLOSE:.0%} below the bound proven in the end. *MiB*: of the search, over what its process had.",
         "",
         "| servers | blocks | columns | first plan, s | close, s | in all, s | gap, % | MiB |",

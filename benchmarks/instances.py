@@ -18,7 +18,6 @@ from solver import Problem, Server, Span
 
 DATA = Path(__file__).parent / "data"
 REAL = DATA.parent.parent / "examples" / "llama-65b-hf.json"
-PETALS_389 = "Petals issue 389"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from benchmarks.growth import own_mib, slope
 from benchmarks.quality import below, proven
@@ -106,10 +106,19 @@ def cost_over_size(growth: dict[str, Any], path: Path) -> None:
             _curve(memory, rows, grows, "own_mib", "MiB", INK)
             other = f"{rows[0]['blocks']:,} blocks" if grows == "servers" else f"{rows[-1]['servers']:,} servers"
             seconds.set_title(other, fontsize=9)
+            sizes = [row[grows] for row in rows if row["grows"] == grows]
             for panel, unit in ((seconds, "seconds"), (memory, "MiB")):
                 panel.set(xscale="log", yscale="log", xlabel=grows, ylabel=unit)
+                panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+                panel.xaxis.set_minor_locator(NullLocator())
+                panel.set_ylim(*_decades(panel.get_ylim()))
                 panel.legend(fontsize=8)
         figure.tight_layout()
+
+
+def _decades(limits: tuple[float, float]) -> tuple[float, float]:
+    """Whole powers of ten around both: then both ends have a tick that can be read."""
+    return 10.0 ** math.floor(math.log10(limits[0])), 10.0 ** math.ceil(math.log10(limits[1]))
 
 
 def _curve(panel: Axes, rows: Sequence[Row], grows: str, name: str, words: str, colour: str) -> None:
