@@ -73,16 +73,14 @@ def _arguments() -> argparse.Namespace:
 def _earlier(folder: Path | None) -> dict[str, Any]:
     """What a file already has, so that parts that are not run keep it; a machine a part, as they may differ."""
     path = None if folder is None else folder / "results.json"
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else {}
-    known = results.get("machine", {})
-    if "processor" in known:  # as it was written when all parts were always run
-        known = {name: known for name in TABLES if name in results}
-    # A part of another form cannot be told any more: its table is measured anew or left out.
-    return (
-        {"machine": known}
-        | {name: results[name] for name in TABLES if name in results and name != "quality"}
-        | ({"quality": results["quality"]} if isinstance(results.get("quality"), dict) else {})
-    )
+    file: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else {}
+    kept = {name: file[name] for name in TABLES if name in file}
+    if isinstance(kept.get("quality"), list):  # of an older form, which no table is made of any more
+        del kept["quality"]
+    machines = file.get("machine", {})
+    if "processor" in machines:  # from when all parts were always run together
+        machines = dict.fromkeys(kept, machines)
+    return {"machine": machines, **kept}
 
 
 def report(results: dict[str, Any]) -> str:

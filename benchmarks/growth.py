@@ -68,7 +68,7 @@ def slope(rows: Sequence[Row], grows: str, figure: str) -> float | None:
     if len(points) < 3:
         return None
     x, y = np.log(np.array(points, dtype=float)).T
-    return float(np.polyfit(x, y, 1)[0])
+    return round(float(np.polyfit(x, y, 1)[0]), 6) + 0.0  # no -0.00 in a table
 
 
 def table(growth: dict[str, Any]) -> str:

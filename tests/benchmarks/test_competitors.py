@@ -14,7 +14,7 @@ from benchmarks.instances import DATA, REAL, planned, stock
 from planner import Policy, load_state
 from planner.baseline import petals_baseline
 from planner.selection import resolve_policy
-from solver import Limits, Problem, Server, Span, Status, evaluate, solve
+from solver import Problem, Server, Span, Status, evaluate, solve
 from tests.solver.cases import AMPLE, holds, problem, spans, waits
 
 BY_NAME = {competitor.name: competitor for competitor in COMPETITORS}
@@ -191,7 +191,7 @@ def swarms(draw):
 
 
 @given(swarms())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_every_answer_is_valid_and_none_is_above_what_is_proven(case):
     solution = solve(case, AMPLE)
     assert solution.status is Status.OPTIMAL
@@ -213,8 +213,8 @@ def test_every_answer_is_valid_and_none_is_above_what_is_proven(case):
 
 
 def test_ours_tells_how_far_it_was_and_what_it_came_to():
-    (answer,) = BY_NAME["ours"].rule(Task(planned(DATA / "churn-80x10-1.json"), seconds=0.5))
-    solution = solve(planned(DATA / "churn-80x10-1.json"), Limits(0.5))
-    assert answer.moments[-1].objective == evaluate(planned(DATA / "churn-80x10-1.json"), answer.placement).objective
+    case = planned(DATA / "churn-80x10-1.json")
+    (answer,) = BY_NAME["ours"].rule(Task(case, seconds=0.5))
+    assert answer.moments[-1].objective == evaluate(case, answer.placement).objective
     assert answer.bound >= answer.moments[-1].objective
-    assert solution.bound > 0
+    assert [moment.seconds for moment in answer.moments] == sorted(moment.seconds for moment in answer.moments)
