@@ -42,8 +42,8 @@ GROWTH = {
     "seed": 11,
     "workers": 2,
     "rows": [
-        {**SIZED, "grows": grows, "servers": 80, "blocks": 80, grows: size, "first_seconds": size / 1000,
-         "close_seconds": size**2 / 1e5, "seconds": 60.0, "memory_mib": 50.0 + size}
+        {**SIZED, "grows": grows, "servers": 80, "blocks": 80, grows: size, "first_seconds": size / 10,
+         "close_seconds": size**2 / 100, "seconds": 60.0, "memory_mib": 50.0 + size}
         for grows in ("servers", "blocks")
         for size in (10, 100, 1000)
     ],
@@ -83,9 +83,11 @@ def test_slopes_are_powers():
     assert growth.slope(GROWTH["rows"], "servers", "first_seconds") == pytest.approx(1.0)
     assert growth.slope(GROWTH["rows"], "blocks", "close_seconds") == pytest.approx(2.0)
     assert growth.slope(GROWTH["rows"][:2], "servers", "seconds") is None
+    early = [{**row, "first_seconds": 0.1} for row in GROWTH["rows"]]
+    assert growth.slope(early, "servers", "first_seconds") is None
     text = growth.table(GROWTH)
     assert "| *slope in servers* | | | 1.00 | 2.00 | 0.00 | | 1.00 |" in text
-    assert "| 1,000 | 80 | 10 | 1.00 | 10.00 | 60.00 | 2.00 | 1000 |" in text
+    assert "| 1,000 | 80 | 10 | 100.00 | 10000.00 | 60.00 | 2.00 | 1000 |" in text
 
 
 def test_the_sizes_go_from_10_to_10000_servers_and_from_24_to_1000_blocks():
