@@ -29,6 +29,8 @@ Objectives in RPS, as design.md defines them: the bottleneck less what loading c
 of its own, one after another, and every placement went through our validator. *Petals rule*: run to its end, every
 restart loading its whole span, which its objective and its loads count; best and median of {len(shuffles)} shuffles.
 *Imagined best*: where that rule's simulation would come to if everybody went on moving, loading only what is new.
+Seconds and MiB of the rule are those of all its shuffles and simulations together. Seconds leave out imports; MiB is
+the peak of the whole process, of which Python and the problem take about what a rule's row shows.
 Threads: {quality["workers"]}, seed: {quality["seed"]}, shuffles: {shuffles[0]} to {shuffles[-1]}."""
 
 
