@@ -8,6 +8,8 @@ from pathlib import Path
 
 from planner.planning import available_cores
 
+PACKAGES = ("plan-swarm", "ortools", "highspy", "numpy", "matplotlib", "hivemind", "torch")
+
 
 def describe() -> dict[str, str]:
     """Processor, cores and versions."""
@@ -16,7 +18,7 @@ def describe() -> dict[str, str]:
         "cores": str(available_cores()),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: version(name) for name in ("plan-swarm", "ortools", "numpy", "hivemind", "torch")},
+        **{name: version(name) for name in PACKAGES},
     }
 
 

@@ -1,92 +1,98 @@
-"""What plans reach, beside the Petals rule and the best values known."""
+"""What every competitor reaches on every instance, in the same run."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from benchmarks.competitors import COMPETITORS, OURS, Competitor, Task
+from benchmarks.competitors.columns import count_columns
+from benchmarks.competitors.petals_rule import SHUFFLES
+from benchmarks.instances import Instance, Stock
+from benchmarks.runner import Row, run
+from planner.planning import available_cores
 
-from benchmarks.instances import INSTANCES, Instance
-from planner import SwarmState, load_state, make_plan
-from planner.baseline import petals_baseline
-from planner.formulate import formulate
-from planner.selection import resolve_policy
-from solver import Span, evaluate, simulate
-
-SHUFFLES = range(8)
-
-
-def measure(seconds: float) -> list[dict[str, Any]]:
-    """One row an instance, all in this run."""
-    return [_row(instance, seconds) for instance in INSTANCES]
+SEED = 0
+SHORTER = (1.0, 10.0)
+"""Limits under which ours is run as well, where they are below the one asked for."""
 
 
-def _row(instance: Instance, seconds: float) -> dict[str, Any]:
-    state = load_state(instance.path)
-    policy = replace(resolve_policy(state, instance.policy), time_limit=seconds)
-    known = state.with_spans(dict(policy.spans))
-    rules = [petals_baseline(known, replace(policy, seed=shuffle)) for shuffle in SHUFFLES]
-    began = time.perf_counter()
-    plan = make_plan(state, policy)
+def limits(competitor: Competitor, seconds: float) -> list[float]:
+    """The time limits under which a competitor is run."""
+    return [*(limit for limit in SHORTER if limit < seconds and competitor is OURS), seconds]
+
+
+def expected_seconds(instances: Sequence[Instance], seconds: float) -> float:
+    """About what a run takes at most: all limits used up, and a little for rules, problems and processes."""
+    return sum(
+        sum(sum(limits(one, seconds)) if one.limited else 3.0 for one in _competitors(instance)) + 10.0
+        for instance in instances
+    )
+
+
+def measure(instances: Sequence[Instance], seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """All competitors on all instances, under time limits up to `seconds`; `say` is told of each."""
+    workers = available_cores()
+    facts, rows = [], []
+    for instance in instances:
+        began = time.perf_counter()
+        problem = instance.make()
+        stock = Stock(problem, ()) if instance.make_stock is None else instance.make_stock()
+        made = time.perf_counter() - began
+        facts.append(
+            {
+                "instance": instance.name,
+                "servers": len(problem.servers),
+                "blocks": problem.num_blocks,
+                "columns": count_columns(problem),
+                "best_known": instance.best_known,
+                "make_seconds": made,
+            }
+        )
+        for competitor in _competitors(instance):
+            for limit in limits(competitor, seconds):
+                given = stock if competitor.stock else Stock(problem, ())
+                task = Task(given.problem, limit, workers, SEED, given.seen)
+                found = run(competitor, task)
+                rows += [{"instance": instance.name, **row} for row in found]
+                for row in found:
+                    say(f"{instance.name}: {label(row)}: {_outcome(row)}")
     return {
-        "instance": instance.name,
-        "servers": len(state.servers),
-        "best_known": instance.best_known,
-        "petals_rule_best": max(rule.objective for rule in rules),
-        "petals_rule_median": statistics.median(rule.objective for rule in rules),
-        "petals_rule_loads": statistics.median(rule.blocks_loaded for rule in rules),
-        "petals_imagined_best": _imagined(known, policy),
-        "status": plan.status,
-        "bottleneck": plan.after.min_throughput,
-        "objective": plan.objective.value,
-        "bound": plan.objective.bound,
-        "gap": plan.objective.gap,
-        "blocks_loaded": plan.blocks_loaded,
-        "seconds": time.perf_counter() - began,
+        "seconds": seconds,
+        "workers": workers,
+        "seed": SEED,
+        "shuffles": list(SHUFFLES),
+        "sources": {competitor.name: competitor.source for competitor in COMPETITORS},
+        "instances": facts,
+        "rows": rows,
     }
 
 
-def _imagined(state: SwarmState, policy: Any) -> float:
-    """Where the rule's own simulation comes to, best of the shuffles; kept blocks are not loaded anew."""
-    problem = formulate(state, policy).problem
-    spans = [server.current for server in problem.servers if server.current is not None]
-    lengths = np.array([span.length for span in spans])
-    objectives = []
-    for shuffle in SHUFFLES:
-        starts = simulate(
-            [span.start for span in spans],
-            lengths,
-            [server.throughput[span.length] for server, span in zip(problem.servers, spans, strict=True)],
-            problem.num_blocks,
-            np.random.RandomState(shuffle),
-            base=problem.base_throughput,
-        )
-        placement = [Span(int(start), int(start + length)) for start, length in zip(starts, lengths, strict=True)]
-        objectives.append(evaluate(problem, placement).objective)
-    return max(objectives)
+def _competitors(instance: Instance) -> Sequence[Competitor]:
+    return [OURS] if instance.ours_alone else COMPETITORS
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown."""
-    lines = [
-        "## Quality",
-        "",
-        "Objectives in RPS, as design.md defines them. *Rule*: Petals' own rule run to its end with balance quality",
-        "0.75, every restart loading its whole span. *Imagined*: where that rule's simulation would come to if",
-        "everybody went on moving, loading only what is new. 8 shuffles each.",
-        "",
-        "| instance | servers | rule: best | median | loads | imagined: best | best known | ours | bound | gap, % |"
-        " bottleneck | loads | seconds | status |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['instance']} | {row['servers']} | {row['petals_rule_best']:.2f} | {row['petals_rule_median']:.2f} |"
-        f" {row['petals_rule_loads']:g} | {row['petals_imagined_best']:.2f} | {row['best_known']:.2f} |"
-        f" **{row['objective']:.2f}** | {row['bound']:.2f} | {100 * row['gap']:.2f} | {row['bottleneck']:.2f} |"
-        f" {row['blocks_loaded']} | {row['seconds']:.1f} | {row['status']} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+def label(row: Row) -> str:
+    """A competitor's name, with what tells its answers apart."""
+    limit = f"{row['limit']:g} s" if row["limit"] is not None else ""
+    return ", ".join(part for part in (row["competitor"], row["of"], limit) if part)
+
+
+def _outcome(row: Row) -> str:
+    return row.get("why_not") or f"{row['objective']:.2f} RPS in {row['seconds']:.1f} s"
+
+
+def proven(rows: Sequence[Row]) -> float | None:
+    """The lowest bound that anybody has proven on one instance."""
+    return min((row["bound"] for row in rows if row.get("bound") is not None), default=None)
+
+
+def below(row: Row, bound: float | None) -> float | None:
+    """How far an objective is below the lowest bound, as a share of it; None where one of them is missing.
+
+    Never below 0: searches work in integers, and stock servers may move some that a plan takes as given.
+    """
+    if bound is None or "objective" not in row:
+        return None
+    return max(0.0, bound - row["objective"]) / abs(bound) if bound else 0.0

@@ -11,7 +11,11 @@ from planner.plan import Plan
 
 NEGLIGIBLE = 1e-5
 """A gap that is shown as none where the plan is proven."""
-PROOFS = {"sweep": "proven by a sweep", "only placement": "the only placement"}
+PROOFS = {
+    "sweep": "proven by a sweep",
+    "branching": "proven by branch and bound",
+    "only placement": "the only placement",
+}
 """What proved a bound, where its name alone would not read well."""
 
 

@@ -19,7 +19,7 @@ from planner.previous import targets_under_way
 from planner.published import PublishedPlan
 from planner.selection import resolve_policy
 from planner.state import SwarmState
-from solver.problem import Limits, Placement, Progress, Solution
+from solver.problem import Limits, Progress, Solution
 from solver.stages import Infeasible, solve
 
 STAYING_SHARE = 0.2
@@ -82,10 +82,15 @@ def make_plan(
         staying = _solve_staying(formulation, workers, stop)
         left = policy.time_limit if policy.deterministic else policy.time_limit - (time.monotonic() - began)
         limits = Limits(max(left, 0.0), workers, policy.seed, policy.deterministic)
-        hints: tuple[Placement, ...] = (staying.placement,)
-        if under_way is not None:
-            hints = (formulation.going_on(under_way, staying.placement), *hints)
-        solution = solve(formulation.problem, limits, hints=hints, progress=progress, stop=stop)
+        going_on = None if under_way is None else formulation.going_on(under_way, staying.placement)
+        solution = solve(
+            formulation.problem,
+            limits,
+            hints=(staying.placement,),
+            under_way=going_on,
+            progress=progress,
+            stop=stop,
+        )
         plan = assemble(formulation, solution, staying, baseline, workers, created_at, time.monotonic() - began)
     except (InfeasibleDemands, Infeasible) as error:
         return infeasible(state, policy, workers, str(error), created_at)

@@ -27,7 +27,7 @@ CEILING_SHARE = 0.5
 """Share of the time limit at which the sweeps for a bound on the bottleneck end."""
 OBJECTIVE_SHARE = 0.9
 """Share of the time left that the objective may take before the tie-breaks get theirs."""
-TIE_BREAKS = frozenset({"loads", "moves", "weakest", "distance", "order"})
+TIE_BREAKS = frozenset({"loads", "moves", "changes", "weakest", "distance", "order"})
 """Stages that choose among placements of one objective: cut short, they leave its proof untouched."""
 
 
@@ -38,8 +38,15 @@ class Infeasible(ValueError):
 class ExactSearch:
     """The model, the best placement so far and the levels reached."""
 
-    def __init__(self, problem: Problem, budget: Budget, progress: Callable[[Progress], None]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        budget: Budget,
+        progress: Callable[[Progress], None],
+        under_way: Placement | None = None,
+    ) -> None:
         self._problem = problem
+        self._under_way = under_way
         self._budget = budget
         self._progress = progress
         self._reported = 0.0
@@ -144,6 +151,8 @@ class ExactSearch:
         model = self._model
         self._stage("loads", model.loads())
         self._stage("moves", model.moves())
+        if self._under_way is not None:
+            self._stage("changes", model.changes(self._under_way))
         self._stage("weakest", model.weakest(), maximize=True, unit=model.scale.rps)
         self._stage("distance", model.distance())
         self._stage_in_order(model.positions(), max(group.starts.size for group in model.groups))

@@ -343,6 +343,19 @@ class PlacementModel:
         """Sum of the distances between present and target starts, in blocks."""
         return self._weighted([group.distance for group in self.groups])
 
+    def changes(self, placement: Placement) -> Expr:
+        """Servers that do not take their span in `placement`; equal ones may take each other's."""
+        same = []
+        for group, counts, taken in zip(self.groups, self.count, self._taken(placement), strict=True):
+            for k, wanted in taken.items():
+                if len(group.members) == 1:
+                    same.append(counts[k])
+                else:
+                    kept = self.model.new_int_var(0, wanted, "")
+                    self.model.add(kept <= counts[k])
+                    same.append(kept)
+        return len(self.problem.servers) - cp_model.LinearExpr.sum(same)
+
     def positions(self) -> list[Expr]:
         """For each server, where its target stands among its spans; members of a group in ascending order."""
         positions: dict[int, Expr] = {}

@@ -43,7 +43,7 @@ def solve(
     stop
         Once set, the best placement so far is returned soon.
     under_way
-        A placement that is being carried out: a start too, and ties go to it where `solver.wide` searches.
+        A placement that is being carried out: a start too, and ties go to it.
 
     Returns
     -------
@@ -63,15 +63,17 @@ def solve(
     budget = Budget(limits, stop or threading.Event())
     report = progress or (lambda _: None)
     given = StartingPoint(problem)
-    given.offer([*([under_way] if under_way is not None else []), *hints, nobody_moves(problem)])
+    if under_way is not None and not given.offer([under_way]):
+        under_way = None
+    given.offer([*hints, nobody_moves(problem)])
     choices = choices_of(problem)
     spans = int(choices.sizes.sum())
     if spans <= FEW_SPANS or (len(choices.free) <= FEW_SERVERS and spans <= MOST_SPANS):
-        return ExactSearch(problem, budget, report).solve(given, given)
+        return ExactSearch(problem, budget, report, under_way).solve(given, given)
     wide = WideSearch(problem, choices, budget, given, under_way, report)
     whole = wide.begin()
     if _alike(choices) or (not whole and spans <= MOST_SPANS):
-        return ExactSearch(problem, budget, report).solve(given, wide.best)
+        return ExactSearch(problem, budget, report, under_way).solve(given, wide.best)
     found = wide.finish()
     if found is None:
         raise Infeasible("no placement that keeps all demands was found in time")

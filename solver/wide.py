@@ -18,7 +18,7 @@ from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
 from solver.rounds import rounds
 from solver.search import REPORT_SECONDS
 from solver.start import StartingPoint, nobody_moves, petals_rule
-from solver.validator import InvalidPlacement, evaluate
+from solver.validator import evaluate
 
 RULE_SERVERS, RULE_SHARE = 200, 0.1
 """The Petals rule is looked at for so many servers at most, as its simulation takes cubic time."""
@@ -218,7 +218,7 @@ class WideSearch:
     def _solution(self, seconds: float) -> Solution | None:
         if self.best.placement is None or self.best.worth is None:
             return None
-        placement, worth = self._tied(self.best.placement), self.best.worth
+        placement = polish(self._problem, self.best.placement, self._under_way)
         worth = evaluate(self._problem, placement)
         levels = not worth.holes and not worth.missing_replicas
         proven = levels and self._bound <= worth.objective
@@ -239,11 +239,3 @@ class WideSearch:
             interrupted=self._budget.stop.is_set(),
             bound_by=self._bound_by,
         )
-
-    def _tied(self, placement: Placement) -> Placement:
-        try:
-            if self._under_way is not None:
-                evaluate(self._problem, self._under_way)
-        except InvalidPlacement:
-            return polish(self._problem, placement, None)
-        return polish(self._problem, placement, self._under_way)

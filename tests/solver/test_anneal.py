@@ -12,7 +12,6 @@ from solver.anneal import anneal as anneal_choices
 from solver.choices import choices_of
 from tests.solver.cases import CHURN, churn, holds, problem, spans, waits
 
-
 WALKS = Schedule(walks=32, sweeps=60)
 
 

@@ -1,0 +1,29 @@
+"""That each competitor runs in a process of its own, whatever it does there."""
+
+from __future__ import annotations
+
+from benchmarks.competitors import COMPETITORS, OURS, Task
+from benchmarks.runner import run
+from tests.solver.cases import holds, problem
+
+CASE = problem(4, holds("0:2", 1.0), holds("2:4", 3.0))
+BY_NAME = {competitor.name: competitor for competitor in COMPETITORS}
+
+
+def test_an_answer_comes_with_its_worth_seconds_and_memory():
+    (row,) = run(BY_NAME["equal stages"], Task(CASE))
+    assert (row["competitor"], row["of"], row["limit"]) == ("equal stages", "", None)
+    assert (row["bottleneck"], row["objective"], row["holes"], row["loads"]) == (1.0, 1.0, 0, 0)
+    assert row["seconds"] >= 0
+    assert row["memory_mib"] >= row["memory_before_mib"] > 1
+
+
+def test_who_has_no_answer_says_why():
+    (row,) = run(BY_NAME["exo"], Task(CASE))
+    assert "fixed" in row["why_not"]
+    assert "objective" not in row
+
+
+def test_who_does_not_come_to_an_end_is_ended():
+    (row,) = run(OURS, Task(CASE, seconds=0.0), grace=0.0)
+    assert row == {"competitor": "ours", "limit": 0.0, "of": "", "why_not": "ended after 0 s without an answer"}
