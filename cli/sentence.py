@@ -6,7 +6,7 @@ from cli import words
 from cli.look import Look
 from planner.plan import Plan
 
-TIE_BREAKS = frozenset({"loads", "moves", "weakest", "distance", "order"})
+TIE_BREAKS = frozenset({"loads", "moves", "changes", "weakest", "distance", "order"})
 """The stages that only choose among placements of one objective: a plan is the best one without their proof."""
 
 

@@ -122,16 +122,20 @@ class WideSearch:
                 failure.append(error)
 
         proof = threading.Thread(target=prove, name="proof", daemon=True)
-        if self._beside:
-            proof.start()
-        while self._going_on(self._shares.anneal) and self._anneal():
-            pass
-        self._improve()
-        if not self._beside:
-            proof.start()
-        while proof.is_alive():
-            proof.join(REPORT_SECONDS)
-            self._report()
+        try:
+            if self._beside:
+                proof.start()
+            while self._going_on(self._shares.anneal) and self._anneal():
+                pass
+            self._improve()
+            if not self._beside:
+                proof.start()
+            while proof.is_alive():
+                proof.join(REPORT_SECONDS)
+                self._report()
+        except BaseException:
+            self._closed.set()
+            raise
         if failure:
             raise failure[0]
         return self._solution(self._budget.elapsed - began)
