@@ -136,8 +136,7 @@ class _Walks:
         return self._placements()
 
     def _noises(self) -> Floats:
-        pool = self._rng.random(NOISES) * (self._schedule.noise * 4.0 / max(1, len(self._rows)))
-        return powers.power(pool)
+        return 1.0 + self._rng.random(NOISES) * (self._schedule.noise * 2.0 / max(1, len(self._rows)))
 
     def _sharpen(self, beta: float) -> None:
         """Set beta, and for each span the factor of its penalty and the share that it takes of its blocks' summands."""

@@ -32,7 +32,7 @@ LEAST = 1e-7
 """Least weight of a block, so that none is lost for good."""
 MOST_CELLS = 100_000
 """Spans of all halves side by side: more don't stay in the cache."""
-MOST_SPANS = 200_000
+MOST_SPANS = 60_000
 """Spans of all servers up to which branching is of use: beyond, the gap is small and the steps long."""
 MOST_HALVES = 64
 MOST_BYTES = 2**29

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from solver.problem import Floats, Ints
 
 STEPS = 1024
-"""Steps to the unit that exponents are rounded down to."""
+"""Steps to the unit of an exponent that tables have."""
+LN_2 = 0.6931471805599453
 DEEPEST = 64
 """The exponent below which `negative` gives 0."""
 
@@ -38,10 +39,12 @@ def negative() -> Floats:
 
 
 def power(exponents: Any) -> NDArray[Any]:
-    """``2 ** exponents``, rounded to `STEPS` steps; above ``2 ** 900`` it stays there, and infinity too."""
-    steps: Ints = np.floor(np.clip(exponents, -1000.0, 900.0) * -STEPS).astype(np.int64)
+    """``2 ** exponents``, to ten digits; above ``2 ** 900`` it stays there, and infinity too."""
+    negated = np.clip(exponents, -1000.0, 900.0) * -STEPS
+    steps: Ints = np.floor(negated).astype(np.int64)
     whole, part = np.divmod(steps, STEPS)
-    return np.ldexp(_fractions()[part], -whole)
+    rest = (steps - negated) * (LN_2 / STEPS)
+    return np.ldexp(_fractions()[part], -whole) * (1.0 + rest * (1.0 + rest / 2.0))
 
 
 def share(done: int, of: int) -> float:

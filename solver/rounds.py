@@ -14,9 +14,9 @@ STEPS_SIDE_BY_SIDE, MOST_WALKS = 4000, 32
 """Walks times servers, at least where there is one walk: few servers have many walks, each of them short."""
 FIRST_STEPS, FEWEST_SWEEPS, FIRST_SWEEPS = 8000, 8, 60
 """The first round, for a good placement at once: steps, and within which bounds sweeps."""
-LATER_SWEEPS, MOST_SWEEPS, MANY_SERVERS = 240, 400, 500
-"""Sweeps of a later round, and most of them where there are many servers: these have one long round."""
-WAYS = (Schedule(0, 0, 12.0, 7.0, 0.2), Schedule(0, 0, 24.0, 8.0, 0.2), Schedule(0, 0, 12.0, 9.0, 0.1))
+LATER_SWEEPS, MOST_SWEEPS, MANY_SERVERS = 240, 150, 500
+"""Sweeps of a later round; where there are many servers it has as many as the time allows, up to the second."""
+WAYS = (Schedule(0, 0, 24.0, 8.0, 0.2), Schedule(0, 0, 12.0, 7.0, 0.2), Schedule(0, 0, 12.0, 9.0, 0.1))
 """No way is best for all swarms."""
 WARM_OCTAVES = 3.0
 """From a plan under way: so sharp that it is changed where that is of use, and kept elsewhere."""

@@ -41,8 +41,10 @@ BESIDE = Shares(anneal=0.45, improve=0.97, prices=0.5, prove=0.97)
 """Where the proof has a core of its own."""
 AFTER = Shares(anneal=0.3, improve=0.6, prices=0.75, prove=0.95)
 """Where it has to wait for the search."""
-MANY_SERVERS = 3000
-"""With so many, annealing comes closer to the bound than placing a few anew does."""
+MANY_SERVERS, MANY_SHARE = 500, 0.75
+"""With so many, annealing comes closer to the bound than placing a few anew, and has this part of their time."""
+MOST_SERVERS = 3000
+"""With more, nothing but annealing is of use."""
 
 
 class WideSearch:
@@ -75,7 +77,8 @@ class WideSearch:
         self._beside = budget.limits.workers > 1 and not budget.limits.deterministic
         self._shares = BESIDE if self._beside else AFTER
         if len(choices.free) >= MANY_SERVERS:
-            self._shares = replace(self._shares, anneal=self._shares.improve)
+            part = MANY_SHARE if len(choices.free) < MOST_SERVERS else 1.0
+            self._shares = replace(self._shares, anneal=part * self._shares.improve)
 
     def begin(self) -> bool:
         """Find a first good placement; whether it leaves neither holes nor missing replicas."""
@@ -148,7 +151,7 @@ class WideSearch:
         found = next(self._rounds, None)
         if found is None:
             return False
-        several = BEST_OF_ROUND if len(self._problem.servers) < MANY_SERVERS else 1
+        several = BEST_OF_ROUND if len(self._problem.servers) < MOST_SERVERS else 1
         self.best.offer(found[:several])
         return True
 

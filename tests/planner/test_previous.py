@@ -31,9 +31,9 @@ def asked(monkeypatch):
     calls = []
     solve = planning.solve
 
-    def watched(problem, limits, *, hints=(), **others):
-        calls.append((hints, limits))
-        return solve(problem, limits, hints=hints, **others)
+    def watched(problem, limits, *, hints=(), under_way=None, **others):
+        calls.append((hints if under_way is None else (under_way, *hints), limits))
+        return solve(problem, limits, hints=hints, under_way=under_way, **others)
 
     monkeypatch.setattr(planning, "solve", watched)
     return calls
