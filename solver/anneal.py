@@ -93,14 +93,13 @@ class _Walks:
         self._rows: list[int] = choices.row.tolist()
         taken = choices.taken(start)
         self._taken: Ints = np.tile(taken[:, None], (1, walks))
-        self._throughput: Floats = np.tile(choices.base, (walks, 1))
         self._wanted = max(1, problem.min_replicas)
         throughput, replicas = choices.base.copy(), choices.base_replicas.copy()
         for row, span in zip(self._rows, taken.tolist(), strict=True):
             blocks_of = slice(choices.starts[row, span], choices.ends[row, span])
             throughput[blocks_of] += choices.rps[row, span]
             replicas[blocks_of] += 1
-        self._throughput = np.tile(throughput, (walks, 1))
+        self._throughput: Floats = np.tile(throughput, (walks, 1))
         # Blocks that lack a server are counted only where some might.
         self._counting = bool((replicas < self._wanted).any()) or problem.min_replicas > 0
         self._replicas = np.tile(replicas, (walks, 1))
@@ -122,7 +121,7 @@ class _Walks:
     def run(self, keep_on: Callable[[int], bool]) -> list[Placement]:
         schedule, choices = self._schedule, self._choices
         free = np.flatnonzero(choices.sizes[choices.row] > 1)
-        mean = math.fsum(choices.rps[self._rows, self._taken[:, 0]].tolist()) / max(1, len(self._rows))
+        mean = math.fsum(choices.rps[choices.row, self._taken[:, 0]].tolist()) / max(1, len(self._rows))
         self._noise = self._noises()
         for sweep in range(schedule.sweeps if mean > 0 else 0):
             octaves = schedule.octaves * (powers.share(sweep, max(1, schedule.sweeps - 1)) - 1.0)
@@ -217,8 +216,8 @@ class _Walks:
         return self._windows[length]
 
     def _placements(self) -> list[Placement]:
-        choices, rows = self._choices, np.array(self._rows)
-        penalty = np.cumsum(choices.penalty[rows[:, None], self._taken], axis=0)[-1]
+        choices = self._choices
+        penalty = np.add.reduce(choices.penalty[choices.row[:, None], self._taken], axis=0)
         worth = self._throughput.min(axis=1) - penalty
         order = np.argsort(-worth, kind="stable")
         return [choices.placement(self._taken[:, walk]) for walk in order.tolist()]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.choices import Choices
-from solver.prices import CELL_SECONDS, NOISE, Prices
+from solver.prices import CELL_SECONDS, FLAT, NOISE, Prices
 from solver.problem import Floats
 
 STEPS = 30
@@ -109,13 +109,24 @@ class Branching:
     def _parted(self, half: _Half) -> list[NDArray[np.bool_]]:
         packed = np.unpackbits(half.allowed, count=self._servers * self._spans)
         allowed: NDArray[np.bool_] = packed.astype(bool).reshape(self._servers, self._spans)
-        if half.parted < 0:  # nobody has a choice left: the bound is the last word
-            self._given_up = max(self._given_up, half.bound)
+        if half.parted < 0:
+            self._given_up = max(self._given_up, min(half.bound, self._only_worth(allowed)))
             return []
         lower, upper = allowed.copy(), allowed
         lower[half.parted, half.cut + 1 :] = False
         upper[half.parted, : half.cut + 1] = False
         return [lower, upper]
+
+    def _only_worth(self, allowed: NDArray[np.bool_]) -> float:
+        """The objective of the one placement that is left, where nobody has a choice."""
+        servers, taken = np.arange(self._servers), allowed.argmax(axis=1)
+        throughput = self._choices.base.copy()
+        for start, end, rps in zip(
+            self._starts[servers, taken], self._ends[servers, taken], self._rps[servers, taken], strict=True
+        ):
+            throughput[start:end] += rps
+        penalty = float(self._penalty[servers, taken].sum()) + self._choices.fixed_penalty
+        return float(throughput.min()) - penalty + NOISE * (float(throughput.max()) + penalty)
 
     def _bound_halves(self, weights: Floats, allowed: NDArray[np.bool_], reached: float, bounds: Floats) -> None:
         bounded, weights, allowed, often = self._descend(weights, allowed, reached)
@@ -173,7 +184,8 @@ class Branching:
             highest = np.take_along_axis(worth, taken[:, :, None], 2)[:, :, 0]
             bound = weights @ base + highest.sum(axis=1) - self._choices.fixed_penalty
             empty = np.isneginf(bound)  # some server has no span left: no placement is in this half
-            bound += np.where(empty, 0.0, NOISE * (np.abs(bound) + np.abs(highest).sum(axis=1)))
+            parts = np.abs(highest) + 2.0 * np.take_along_axis(self._penalty[None], taken[:, :, None], 2)[:, :, 0]
+            bound += np.where(empty, 0.0, NOISE * (np.abs(bound) + parts.sum(axis=1) + self._choices.fixed_penalty))
             if step % STRIKE == 0:
                 slack = np.where(empty, 0.0, reached - bound)
                 cost[worth < (highest + slack[:, None])[:, :, None]] = np.inf
@@ -191,7 +203,7 @@ class Branching:
             slope = np.cumsum(slope, axis=1)[:, :-1] + base
             slope -= (weights * slope).sum(axis=1, keepdims=True)
             steepness = (weights * slope * slope).sum(axis=1)
-            stride = length * np.maximum(bound - reached, 0.0) / np.maximum(steepness, 1e-300)
+            stride = length * np.maximum(bound - reached, 0.0) / np.maximum(steepness, FLAT)
             weights = weights * np.exp(np.clip(-stride[:, None] * slope, -2.0, 2.0))
             weights = np.maximum(weights, LEAST)
             weights /= weights.sum(axis=1, keepdims=True)

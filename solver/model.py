@@ -228,6 +228,9 @@ class PlacementModel:
         if self.problem.max_hops is not None:
             self._whole = self.model.new_bool_var("whole")  # no hole: only then there is a chain
             self.model.add(cp_model.LinearExpr.sum(self._covered) <= len(self._covered) - 1 + self._whole)
+            for block, (replicas, covered) in enumerate(zip(self._replicas, self._covered, strict=True)):
+                most = self.problem.base_replicas[block] + len(self.problem.servers)
+                self.model.add(replicas <= most * covered)
             self._limit_hops(self._whole)
         return len(self._covered) - cp_model.LinearExpr.sum(self._covered)
 

@@ -7,7 +7,6 @@ integer program is solved to its end in a fraction of a second; how many there a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -24,6 +23,8 @@ FIRST, FEWEST, MOST = 8, 3, 24
 """Servers that are placed anew: at first, and within which bounds."""
 SLICE = 1.0
 """Seconds that one solve may take."""
+BUILD_SECONDS = 0.03
+"""What a solve takes beside CP-SAT's own work, on a usual machine."""
 MOST_SPANS = 20_000
 """Spans of the servers that are placed anew, at most: the time to build a model grows with them."""
 WEAKEST = 8
@@ -43,10 +44,10 @@ class Neighbourhood:
         A valid placement without holes.
     """
 
-    def __init__(self, problem: Problem, placement: Placement, budget: Budget, workers: int) -> None:
+    def __init__(self, problem: Problem, placement: Placement, budget: Budget) -> None:
         self.problem, self.placement = problem, placement
         self.worth: Evaluation = evaluate(problem, placement)
-        self._budget, self._workers = budget, workers
+        self._budget = budget
         self._rng = np.random.Generator(np.random.PCG64(budget.limits.seed))
         self._free = np.array([i for i, server in enumerate(problem.servers) if server.only is None], dtype=np.int64)
         self._spans = np.array([problem.candidates(problem.servers[index])[0].size for index in self._free.tolist()])
@@ -58,7 +59,7 @@ class Neighbourhood:
         """Whether there is anybody to place anew."""
         return self._free.size > 0
 
-    def improve(self, watch: Callable[[], None], stop: threading.Event, share: float) -> bool:
+    def improve(self, watch: Callable[[], None], share: float) -> bool:
         """Place some servers anew; whether that was better. `watch` is called while it searches."""
         chosen = self._chosen()
         reduced = _without(self.problem, self.placement, set(range(len(self.problem.servers))).difference(chosen))
@@ -72,13 +73,14 @@ class Neighbourhood:
         outcome = run(
             model.model,
             seconds=min(SLICE, self._budget.left(share)),
-            workers=self._workers,
+            workers=self._budget.limits.workers,
             seed=self._budget.limits.seed + self._tries,
             watch=lambda _incumbent, _bound: watch(),
-            stop=stop,
+            stop=self._budget.stop,
             deterministic=self._budget.limits.deterministic,
+            brief=True,
         )
-        self._budget.spend(outcome.work)
+        self._budget.spend(BUILD_SECONDS + outcome.work)
         self._size = min(MOST, self._size + 1) if outcome.proven and self._tries % 3 == 0 else self._size
         if not outcome.proven:
             self._size = max(FEWEST, self._size - 1)

@@ -44,7 +44,8 @@ def power(exponents: Any) -> NDArray[Any]:
     steps: Ints = np.floor(negated).astype(np.int64)
     whole, part = np.divmod(steps, STEPS)
     rest = (steps - negated) * (LN_2 / STEPS)
-    return np.ldexp(_fractions()[part], -whole) * (1.0 + rest * (1.0 + rest / 2.0))
+    found: NDArray[Any] = np.ldexp(_fractions()[part], -whole) * (1.0 + rest * (1.0 + rest / 2.0))
+    return found
 
 
 def share(done: int, of: int) -> float:

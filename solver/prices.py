@@ -31,6 +31,7 @@ SHORTEST = 1e-4
 """Steps shorter than that share of Polyak's change nothing any more."""
 BOLDEST = 2.0
 """Most that the logarithm of a weight changes in a step."""
+FLAT = 1e-150
 NOISE = 1e-12
 """Share by which the floats of a bound may be wrong; it is added to each."""
 CELL_SECONDS = 12e-9
@@ -83,7 +84,9 @@ def best_prices(choices: Choices, reached: float, keep_on: Callable[[float], boo
             break
         slope = slope - weights @ slope
         steepness = float(weights @ (slope * slope) + (limits.scale**2) @ (excess * excess))
-        step = length * (bound - reached) / max(steepness, 1e-300)
+        step = length * (bound - reached) / max(steepness, FLAT)
+        if step * FLAT > 1.0:  # there is no slope: these prices are the best
+            break
         weights = weights * np.exp(np.clip(-step * slope, -BOLDEST, BOLDEST))
         weights = weights / weights.sum()
         dues = np.maximum(0.0, dues + step * limits.scale**2 * excess)
@@ -123,8 +126,12 @@ def _answer(choices: Choices, weights: Floats, dues: Floats, limits: _Limits) ->
     used = np.array([float(choices.counts @ of[rows, taken].astype(np.float64)) for of in limits.of])
     excess = np.where(limits.set, used - limits.most, 0.0)
     bound += float(dues @ np.where(limits.set, limits.most, 0.0))
-    # What is summed up is no larger than the largest sum of its parts: the noise is a share of that.
-    bound += NOISE * float(abs(bound) + choices.base.max(initial=0.0))
+    # Every part that is summed up, taken as positive: what rounding may be wrong by is a share of that.
+    parts = np.abs(worth[rows, taken]) + 2.0 * choices.penalty[rows, taken]
+    for due, of in zip(dues, limits.of, strict=True):
+        parts += 2.0 * due * of[rows, taken]
+    bound += NOISE * float(choices.base @ weights + choices.counts @ parts + abs(bound) + choices.fixed_penalty)
+    bound += NOISE * float(dues @ np.where(limits.set, limits.most, 0.0))
     rps = choices.rps[rows, taken] * choices.counts
     steps = np.bincount(choices.starts[rows, taken], rps, weights.size + 1)
     steps -= np.bincount(choices.ends[rows, taken], rps, weights.size + 1)

@@ -30,7 +30,7 @@ def rounds(
     under_way: Placement | None,
     budget: Budget,
     share: float,
-    look: Callable[[], bool],
+    look: Callable[[], None],
 ) -> Iterator[list[Placement]]:
     """Anneal again and again until this share of the budget is used up; the placements of each round, best first.
 
@@ -41,9 +41,11 @@ def rounds(
     under_way
         A plan that is being carried out, from which one round begins.
     look
-        Called often: False ends the round, and what it came to is the last.
+        Called often.
     """
     servers = len(choices.free)
+    if not (choices.sizes > 1).any():
+        return
     walks = max(1, min(MOST_WALKS, STEPS_SIDE_BY_SIDE // max(1, servers)))
     sweeps = max(FEWEST_SWEEPS, min(FIRST_SWEEPS, FIRST_STEPS // max(1, servers)))
     a_step = step_seconds(choices, walks)
@@ -53,7 +55,8 @@ def rounds(
     def keep_on(steps: int) -> bool:
         nonlocal going_on
         budget.spend(steps * a_step)
-        going_on = look() and budget.left(share) > 0
+        look()
+        going_on = budget.left(share) > 0
         return going_on
 
     while going_on and budget.left(share) > 0:
@@ -70,6 +73,7 @@ def rounds(
                 return
             way = replace(way, sweeps=min(most, fit))
         began = budget.elapsed
+        budget.spend(a_step)
         yield anneal(
             choices, under_way if warm and under_way is not None else start, way, budget.limits.seed + number, keep_on
         )

@@ -62,11 +62,13 @@ def run(
     watch: Callable[[float | None, float | None], None],
     stop: threading.Event,
     deterministic: bool = False,
+    brief: bool = False,
 ) -> Outcome:
     """Solve `model` for at most `seconds`, or until `stop` is set.
 
     `watch` is called with incumbent and bound (in units, None while unknown) about ten times a second. A
-    `deterministic` solve has one worker, and `seconds` of CP-SAT's own measure of work instead of the clock's.
+    `deterministic` solve has one worker, and `seconds` of CP-SAT's own measure of work instead of the clock's. For a
+    `brief` one, of a fraction of a second, probing takes longer than it saves.
 
     Raises
     ------
@@ -82,6 +84,9 @@ def run(
         parameters.max_time_in_seconds = max(seconds, 0.0)
         parameters.num_workers = workers
         parameters.subsolvers.extend(SUBSOLVERS)
+    if brief:
+        parameters.cp_model_probing_level = 0
+        parameters.linearization_level = 2
     parameters.random_seed = seed
     parameters.catch_sigint_signal = False
     incumbents, bounds = _Incumbents(), [None]

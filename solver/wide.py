@@ -1,9 +1,8 @@
-"""The search for swarms of a dozen servers and more: anneal, then place a few anew at a time, and prove meanwhile."""
+"""The search for swarms of a dozen servers and more: anneal, then place a few anew at a time, then prove."""
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,7 @@ from solver.chain import cheap_chain
 from solver.choices import Choices, choices_of
 from solver.neighbourhood import Neighbourhood
 from solver.polish import polish
-from solver.prices import best_prices
+from solver.prices import Prices, best_prices
 from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
 from solver.rounds import rounds
 from solver.search import REPORT_SECONDS
@@ -22,6 +21,10 @@ from solver.validator import evaluate
 
 RULE_SERVERS, RULE_SHARE = 200, 0.1
 """The Petals rule is looked at for so many servers at most, as its simulation takes cubic time."""
+SLACK = 1e-11
+"""Share of the greatest throughput within which floats count as equal."""
+GLANCE_SHARE = 0.05
+"""In that time it is seen whether there is anything left to find at all."""
 BEST_OF_ROUND = 4
 """Placements of a round that are looked at exactly; one where there are many servers."""
 TIES = ("loads", "moves", "weakest", "distance")
@@ -37,13 +40,11 @@ class Shares:
     prove: float
 
 
-BESIDE = Shares(anneal=0.45, improve=0.97, prices=0.5, prove=0.97)
-"""Where the proof has a core of its own."""
-AFTER = Shares(anneal=0.3, improve=0.6, prices=0.75, prove=0.95)
-"""Where it has to wait for the search."""
-MANY_SERVERS, MANY_SHARE = 500, 0.75
-"""With so many, annealing comes closer to the bound than placing a few anew, and has this part of their time."""
-MOST_SERVERS = 3000
+SOME_SERVERS = Shares(anneal=0.25, improve=0.6, prices=0.65, prove=0.97)
+"""Where branching pays."""
+MANY_SERVERS, MANY_SHARES = 500, Shares(anneal=0.65, improve=0.85, prices=0.97, prove=0.97)
+"""With so many, annealing comes closer to the bound than placing a few anew."""
+MOST_SERVERS, MOST_SHARES = 3000, Shares(anneal=0.8, improve=0.8, prices=0.97, prove=0.97)
 """With more, nothing but annealing is of use."""
 
 
@@ -71,14 +72,12 @@ class WideSearch:
         self._under_way, self._progress = under_way, progress
         self.best = given.copy()
         self._bound, self._bound_by = math.inf, "prices"
-        self._closed = threading.Event()
         self._reported = 0.0
         self._stage = "start"
-        self._beside = budget.limits.workers > 1 and not budget.limits.deterministic
-        self._shares = BESIDE if self._beside else AFTER
-        if len(choices.free) >= MANY_SERVERS:
-            part = MANY_SHARE if len(choices.free) < MOST_SERVERS else 1.0
-            self._shares = replace(self._shares, anneal=part * self._shares.improve)
+        servers = len(choices.free)
+        self._shares = (
+            MOST_SHARES if servers >= MOST_SERVERS else MANY_SHARES if servers >= MANY_SERVERS else SOME_SERVERS
+        )
 
     def begin(self) -> bool:
         """Find a first good placement; whether it leaves neither holes nor missing replicas."""
@@ -93,11 +92,11 @@ class WideSearch:
                     self._problem,
                     start,
                     self._budget.limits.seed,
-                    lambda: self._budget.left(RULE_SHARE) > 0 and self._look(),
+                    lambda: self._going_on(RULE_SHARE),
                 )
             )
         warm = self._under_way if annealed is self._problem else None
-        self._rounds = rounds(choices, start, warm, self._budget, self._shares.anneal, self._look)
+        self._rounds = rounds(choices, start, warm, self._budget, self._shares.anneal, self._report)
         self._anneal()
         worth = self.best.worth
         return worth is not None and not worth.holes and not worth.missing_replicas
@@ -116,35 +115,17 @@ class WideSearch:
     def finish(self) -> Solution | None:
         """Search and prove on; None if no placement that keeps all demands is known."""
         self._stage, began = "objective", self._budget.elapsed
-        failure: list[BaseException] = []
-
-        def prove() -> None:
-            try:
-                self._prove()
-            except BaseException as error:
-                failure.append(error)
-
-        proof = threading.Thread(target=prove, name="proof", daemon=True)
-        try:
-            if self._beside:
-                proof.start()
-            while self._going_on(self._shares.anneal) and self._anneal():
-                pass
-            self._improve()
-            if not self._beside:
-                proof.start()
-            while proof.is_alive():
-                proof.join(REPORT_SECONDS)
-                self._report()
-        except BaseException:
-            self._closed.set()
-            raise
-        if failure:
-            raise failure[0]
+        self._price(GLANCE_SHARE)
+        while self._going_on(self._shares.anneal) and self._anneal():
+            pass
+        self._improve()
+        self._prove()
         return self._solution(self._budget.elapsed - began)
 
     def _going_on(self, share: float) -> bool:
-        return self._budget.left(share) > 0 and not self._closed.is_set()
+        """Whether this share of the budget is left, and something to find."""
+        self._report()
+        return self._budget.left(share) > 0 and self._bound > self._reached()
 
     def _anneal(self) -> bool:
         """One round; whether there was one."""
@@ -159,26 +140,16 @@ class WideSearch:
         worth, share = self.best.worth, self._shares.improve
         if worth is None or worth.holes or self.best.placement is None:
             return
-        workers = max(1, self._budget.limits.workers - 1)
-        near = Neighbourhood(self._problem, self.best.placement, self._budget, workers)
+        near = Neighbourhood(self._problem, self.best.placement, self._budget)
         while self._going_on(share) and near.can_improve:
-            if near.improve(self._report, self._closed, share):
+            if near.improve(self._report, share):
                 self.best.offer([near.placement])
 
     # The proof -------------------------------------------------------------------------------------------
 
     def _prove(self) -> None:
-        worth = self.best.worth
-        if worth is None or worth.holes:
-            self._bound, self._bound_by = (
-                self._averaging(worth.holes if worth else self._problem.num_blocks),
-                "averaging",
-            )
-            return
-        # The search goes on meanwhile: what it has reached by now makes the steps long enough.
-        prices = best_prices(self._choices, worth.objective, lambda seconds: self._spend(seconds, self._shares.prices))
-        self._found(prices.bound, "prices")
-        if not Branching.pays(self._choices):
+        prices = self._price(self._shares.prices)
+        if prices is None or not Branching.pays(self._choices):
             return
         branching = Branching(self._choices, prices)
         for seconds in branching.run(self._reached):
@@ -187,11 +158,20 @@ class WideSearch:
                 break
         self._found(branching.bound, "branching")
 
+    def _price(self, share: float) -> Prices | None:
+        """Bound by prices; by averaging while there are holes, as prices are of all blocks."""
+        worth = self.best.worth
+        if worth is None or worth.holes:
+            holes = self._problem.num_blocks if worth is None else worth.holes
+            self._found(self._averaging(holes), "averaging")
+            return None
+        prices = best_prices(self._choices, worth.objective, lambda seconds: self._spend(seconds, share))
+        self._found(prices.bound, "prices")
+        return prices
+
     def _found(self, bound: float, by: str) -> None:
         if bound < self._bound:
             self._bound, self._bound_by = bound, by
-        if self._bound <= self._reached():
-            self._closed.set()
 
     def _reached(self) -> float:
         objective = self.best.objective
@@ -210,14 +190,10 @@ class WideSearch:
 
     # What came of it -------------------------------------------------------------------------------------
 
-    def _look(self) -> bool:
-        """Report now and then; whether to go on."""
-        self._report()
-        return not self._closed.is_set() and not self._budget.stop.is_set()
-
     def _report(self) -> None:
+        """Say how far it is, now and then."""
         elapsed = self._budget.elapsed
-        if elapsed - self._reported >= REPORT_SECONDS and threading.current_thread() is threading.main_thread():
+        if elapsed - self._reported >= REPORT_SECONDS:
             self._reported = elapsed
             bound = None if math.isinf(self._bound) else self._bound
             self._progress(Progress(self._stage, elapsed, self.best.objective, bound))
@@ -228,7 +204,8 @@ class WideSearch:
         placement = polish(self._problem, self.best.placement, self._under_way)
         worth = evaluate(self._problem, placement)
         levels = not worth.holes and not worth.missing_replicas
-        proven = levels and self._bound <= worth.objective
+        slack = SLACK * (max(worth.throughput) + worth.reload_penalty)
+        proven = levels and self._bound <= worth.objective + slack
         stages = [Stage("objective", worth.objective, proven, seconds)]
         if self._problem.min_replicas:
             stages.insert(0, Stage("missing_replicas", worth.missing_replicas, not worth.missing_replicas, 0.0))
@@ -239,7 +216,7 @@ class WideSearch:
             placement=placement,
             status=Status.OPTIMAL if proven else Status.FEASIBLE,
             bound=max(self._bound, worth.objective),
-            rounding_slack=0.0,
+            rounding_slack=slack,
             stages=tuple(stages),
             seconds=self._budget.elapsed,
             scale=1.0,

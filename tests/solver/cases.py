@@ -65,6 +65,7 @@ def problem(
     min_replicas: int = 0,
     max_moves: int | None = None,
     max_loads: int | None = None,
+    max_hops: int | None = None,
 ) -> Problem:
     """The default horizon makes reloading nearly free. Constants hold the blocks that have a base throughput."""
     base = base if base is not None else (0.0,) * num_blocks
@@ -86,6 +87,7 @@ def problem(
         min_replicas=min_replicas,
         max_moves=max_moves,
         max_loads=max_loads,
+        max_hops=max_hops,
     )
 
 

@@ -88,9 +88,11 @@ def rank(problem: Problem, keep: float = 0.0) -> Ranked | None:
         rows = rows[moves[rows] <= problem.max_moves]
     if problem.max_loads is not None:
         rows = rows[loads[rows] <= problem.max_loads]
+    holes = (replicas == 0).sum(axis=1)
+    if problem.max_hops is not None:
+        rows = rows[_short_enough(problem, targets)[rows] | (holes[rows] > 0)]
     if not rows.size:
         return None
-    holes = (replicas == 0).sum(axis=1)
     rows = rows[holes[rows] == holes[rows].min()]
     missing = np.maximum(0, problem.min_replicas - replicas).sum(axis=1)
     rows = rows[missing[rows] == missing[rows].min()]
@@ -116,6 +118,26 @@ def rank(problem: Problem, keep: float = 0.0) -> Ranked | None:
         exact.weak_unit,
         sum((one.distance[choices[:, s]] for s, one in enumerate(columns)), np.zeros(len(rows), dtype=np.int64)),
     )
+
+
+def _short_enough(problem: Problem, targets: list[list[tuple[int, int]]]) -> np.ndarray:
+    """For every placement, whether at most `max_hops` spans that are held reach from end to end."""
+    shape = [len(spans) for spans in targets]
+    # Where a chain may come to, block by block, with one span more in each round.
+    held = [
+        np.expand_dims(np.array(spans).reshape(-1, 2), tuple(n for n in range(len(shape)) if n != index))
+        for index, spans in enumerate(targets)
+    ]
+    reach = np.zeros(shape, dtype=np.int16)
+    for _ in range(problem.max_hops or 0):
+        farther = reach.copy()
+        for span in held:
+            start, end = span[..., 0], span[..., 1]
+            farther = np.where(start <= reach, np.maximum(farther, end), farther)
+        for start, end in problem.base_spans:
+            farther = np.where(start <= reach, np.maximum(farther, end), farther)
+        reach = farther
+    return (reach >= problem.num_blocks).ravel()
 
 
 def best_bottleneck(problem: Problem) -> float:

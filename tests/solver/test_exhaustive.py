@@ -44,10 +44,12 @@ def random_problem(rng: random.Random, *, dyadic: bool) -> Problem:
             servers.append(rng.choice(servers))  # interchangeable with it
         servers = servers[:5]
         base, replicas = [0.0] * blocks, [0] * blocks
+        constants = []
         for _ in range(rng.choice([0, 0, 1, 2, 3])):
             start = rng.randrange(blocks)
             rps = speed()
-            for block in range(start, rng.randint(start + 1, blocks)):
+            constants.append(Span(start, rng.randint(start + 1, blocks)))
+            for block in range(*constants[-1]):
                 base[block] += rps
                 replicas[block] += 1
         problem = Problem(
@@ -59,6 +61,8 @@ def random_problem(rng: random.Random, *, dyadic: bool) -> Problem:
             min_replicas=rng.choice([0, 0, 0, 1, 2, 3]),
             max_moves=rng.choice([None, None, None, 1, 2, 3]),
             max_loads=rng.choice([None, None, None, 2, 4, 8, 12]),
+            base_spans=tuple(constants),
+            max_hops=rng.choice([None, None, None, 1, 2, 3]),
         )
         if math.prod(len(allowed(problem, server)) for server in servers) <= MAX_PLACEMENTS:
             return problem
@@ -68,6 +72,8 @@ def _random_server(rng: random.Random, blocks: int, speed, seconds: float, uneve
     lengths = {rng.randint(1, blocks)}
     if rng.random() < 0.15:
         lengths |= {rng.randint(1, blocks), rng.randint(1, blocks)}
+    elif rng.random() < 0.15:
+        lengths = set(range(1, max(lengths) + 1))
     throughput = {length: speed() for length in sorted(lengths)}
     length = rng.choice(sorted(lengths))
     start = rng.randint(0, blocks - length)
