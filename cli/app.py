@@ -6,6 +6,7 @@ Nothing heavy is imported here: ``--help`` and a shell's completion must not wai
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -319,7 +320,10 @@ def main() -> NoReturn:
             raise OutputUnwritable("cannot write standard output: it is closed; send it somewhere, as to /dev/null")
         return command(sys.argv[1:])
 
-    sys.exit(int(ending(action)))
+    code = ending(action)
+    # What was asked for is done and written: a Ctrl-C that comes too late must not change what is told of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(int(code))
 
 
 def command(arguments: Sequence[str]) -> ExitCode:
