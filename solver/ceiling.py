@@ -24,7 +24,7 @@ from solver.problem import Floats, Problem
 
 MAX_SERVERS = 12
 """With more servers the sweep rarely ends within its nodes."""
-MAX_NODES = 60_000
+MAX_NODES = 20_000
 """Nodes of one sweep; up to a few seconds."""
 NODES_A_LOOK = 100
 """Nodes between looks at whether to keep on."""

@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
 from solver.problem import Floats, Ints
@@ -31,14 +30,13 @@ NOISE = 1e-12
 """Share of a sum within which floats are taken to be equal; the rounding slack covers it."""
 MARGIN = 1e-7
 """Share by which a refutation must be clear of the linear program's own tolerances and of noise."""
-MAX_SETS = 4_000
-"""Most sets of servers that are kept while the cheapest covers are made; beyond, RPS are rounded up."""
+FEW_SETS, MAX_SETS = 250, 4_000
+"""Most sets of servers that are kept while the cheapest covers are made, at first and in the end; beyond, their
+RPS are rounded up."""
 MAX_ROUNDS = 200
 """Rounds of the linear program."""
-MAX_ITEMS = 200
-"""Most pairs of a kind and a length; with more, servers differ so much that averaging is close."""
-MAX_WORK = 300_000_000
-"""Entries of the sets made for all thresholds together; up to a few seconds."""
+MAX_WORK = 20_000_000
+"""Sets made for all thresholds together; up to a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +107,12 @@ class CoverBound:
         program = _Program(self._kinds, levels, blocks)
         if not program.items:
             return True, None
-        if len(program.items) > MAX_ITEMS:
-            return False, None
         worth, closest = program.averaging(), _Look(math.inf, None)
+        few = True
         for _ in range(MAX_ROUNDS):
             if self._work > MAX_WORK or not keep_on():
                 break
-            found = program.sums.cheapest(worth)
+            found = program.sums.cheapest(worth, FEW_SETS if few else MAX_SETS)
             self._work += program.sums.work
             if found.supply[-1] < levels[-1]:
                 return True, None
@@ -123,9 +120,13 @@ class CoverBound:
             if closest.share < 1 - MARGIN:
                 return True, closest.worths
             better = program.improve(found)
-            if better is None:
+            if better is not None:
+                worth = better
+            elif few and program.sums.rounded:
+                # Some sets cover only because they are rounded up: begin anew without them.
+                few, program = False, _Program(self._kinds, levels, blocks)
+            else:
                 break
-            worth = better
         return False, closest.worths
 
 
@@ -152,6 +153,7 @@ class _Program:
         self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
         self._worth = [solver.NumVar(0.0, solver.infinity(), "") for _ in self.items]
         self._price = [solver.NumVar(0.0, solver.infinity(), "") for _ in levels]
+        self._known: set[tuple[object, ...]] = set()
         whole = [solver.NumVar(0.0, solver.infinity(), "") for _ in kinds]
         for (k, length, _), variable in zip(self.items, self._worth, strict=True):
             solver.Add(whole[k] >= length * variable)
@@ -174,11 +176,17 @@ class _Program:
         return _Look(math.fsum(kind.count * worths.of_server(k) for k, kind in enumerate(self._kinds)), worths)
 
     def improve(self, found: _Cheapest) -> Floats | None:
-        """Better worths, now that these sets are known; None where no worths refute the threshold."""
+        """Better worths, now that these sets are known; None where none refute the threshold, or no set is new."""
+        known = len(self._known)
         for level, row in enumerate(np.searchsorted(found.supply, self._levels)):
-            used = np.flatnonzero(found.used[row])
-            total = self._solver.Sum([int(found.used[row, i]) * self._worth[i] for i in used])
-            self._solver.Add(self._price[level] <= total)
+            used = found.used(int(row))
+            key = (level, *sorted(used.items()))
+            if key not in self._known:
+                self._known.add(key)
+                total = self._solver.Sum([n * self._worth[i] for i, n in used.items()])
+                self._solver.Add(self._price[level] <= total)
+        if len(self._known) == known:
+            return None
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL or self._solver.Objective().Value() >= 1 - MARGIN:
             return None
         return np.maximum(0.0, [variable.solution_value() for variable in self._worth])
@@ -186,11 +194,28 @@ class _Program:
 
 @dataclass(frozen=True)
 class _Cheapest:
-    """Sets of servers, of which none has both more supply and less cost than another; ascending in both."""
+    """Sets of servers, of which none has both more supply and less cost than another; ascending in both.
+
+    Each is the one in `row` of `sources[source]`, and one server of `item` more unless that is -1.
+    """
 
     supply: Floats
     cost: Floats
-    used: NDArray[np.int16]
+    sources: tuple[_Cheapest, ...]
+    source: Ints
+    row: Ints
+    item: Ints
+
+    def used(self, row: int) -> dict[int, int]:
+        """How many servers of each item are in one set."""
+        counts: dict[int, int] = {}
+        at = self
+        while at.sources:
+            item = int(at.item[row])
+            if item >= 0:
+                counts[item] = counts.get(item, 0) + 1
+            at, row = at.sources[at.source[row]], int(at.row[row])
+        return counts
 
 
 class _Sums:
@@ -200,50 +225,77 @@ class _Sums:
         self._items = items
         self._most = most
         self.work = 0
+        self.rounded = False
+        self._mine = [np.array([i for i, (j, _, _) in enumerate(items) if j == k]) for k in range(len(counts))]
+        self._rps = [np.array([items[i][2] for i in mine]) for mine in self._mine]
+        # More servers than alone bring everything to its need are of no use.
         self._counts = [
-            min(count, self._enough([rps for j, _, rps in items if j == k])) for k, count in enumerate(counts)
+            min(count, math.ceil(most / rps.min())) if rps.size else 0
+            for count, rps in zip(counts, self._rps, strict=True)
         ]
 
-    def _enough(self, rps: Sequence[float]) -> int:
-        return math.ceil(self._most / min(rps)) if rps else 0
-
-    def cheapest(self, worth: Floats) -> _Cheapest:
+    def cheapest(self, worth: Floats, most_sets: int) -> _Cheapest:
         """By the worth of each item; the last set supplies as much as is ever needed, if any does."""
-        none = _Cheapest(np.zeros(1), np.zeros(1), np.zeros((1, len(self._items)), dtype=np.int16))
-        done = none
-        self.work = 0
-        for k, count in enumerate(self._counts):
-            mine = [i for i, (j, _, _) in enumerate(self._items) if j == k]
-            rps = np.array([self._items[i][2] for i in mine])
-            step = np.zeros((len(mine), len(self._items)), dtype=np.int16)
-            step[np.arange(len(mine)), mine] = 1
-            layer, every = done, [done]
-            for _ in range(count if mine else 0):
-                layer = self._pruned(
-                    np.add.outer(layer.supply, rps).ravel(),
-                    np.add.outer(layer.cost, worth[mine]).ravel(),
-                    (layer.used[:, None] + step[None]).reshape(-1, len(self._items)),
-                )
-                every.append(layer)
-            done = self._pruned(
-                np.concatenate([some.supply for some in every]),
-                np.concatenate([some.cost for some in every]),
-                np.concatenate([some.used for some in every]),
-            )
+        nothing = np.zeros(1, dtype=np.int64)
+        done = _Cheapest(np.zeros(1), np.zeros(1), (), nothing, nothing, nothing)
+        self.work, self.rounded = 0, False
+        for mine, rps, count in zip(self._mine, self._rps, self._counts, strict=True):
+            layers = [done]
+            for _ in range(count):
+                layers.append(self._with_one_more(layers[-1], mine, rps, worth, most_sets))
+            if count:
+                done = self._merged(tuple(layers), most_sets)
         return done
 
-    def _pruned(self, supply: Floats, cost: Floats, used: NDArray[np.int16]) -> _Cheapest:
-        self.work += used.size
+    def _with_one_more(
+        self, sets: _Cheapest, mine: Ints, rps: Floats, worth: Floats, most_sets: int
+    ) -> _Cheapest:
+        size = len(sets.supply)
+        return self._pruned(
+            np.add.outer(rps, sets.supply).ravel(),
+            np.add.outer(worth[mine], sets.cost).ravel(),
+            (sets,),
+            np.zeros(size * len(mine), dtype=np.int64),
+            np.tile(np.arange(size), len(mine)),
+            np.repeat(mine, size),
+            most_sets,
+        )
+
+    def _merged(self, layers: tuple[_Cheapest, ...], most_sets: int) -> _Cheapest:
+        sizes = [len(layer.supply) for layer in layers]
+        return self._pruned(
+            np.concatenate([layer.supply for layer in layers]),
+            np.concatenate([layer.cost for layer in layers]),
+            layers,
+            np.repeat(np.arange(len(layers)), sizes),
+            np.concatenate([np.arange(size) for size in sizes]),
+            np.full(sum(sizes), -1),
+            most_sets,
+        )
+
+    def _pruned(
+        self,
+        supply: Floats,
+        cost: Floats,
+        sources: tuple[_Cheapest, ...],
+        source: Ints,
+        row: Ints,
+        item: Ints,
+        most_sets: int,
+    ) -> _Cheapest:
+        self.work += len(supply)
         supply = np.minimum(supply, self._most)
         order = np.lexsort((cost, -supply))
         supply, cost = supply[order], cost[order]
         least = np.minimum.accumulate(cost)
         keep: Ints = np.flatnonzero(np.append(True, cost[1:] < least[:-1]))[::-1]
-        if len(keep) > MAX_SETS:
+        raised = supply[keep]
+        if len(keep) > most_sets:
             # Up to the next of a coarse grid: more supply for the same cost, which keeps the bound valid.
-            grid = self._most / (MAX_SETS / 2)
-            raised = np.minimum(self._most, np.ceil(supply[keep] / grid) * grid)
+            self.rounded = True
+            grid = self._most / (most_sets / 2)
+            raised = np.minimum(self._most, np.maximum(raised, np.ceil(raised / grid) * grid))
             first = np.flatnonzero(np.append(True, raised[1:] > raised[:-1]))
             keep, raised = keep[first], raised[first]
-            return _Cheapest(raised, cost[keep], used[order[keep]])
-        return _Cheapest(supply[keep], cost[keep], used[order[keep]])
+        chosen = order[keep]
+        return _Cheapest(raised, cost[keep], sources, source[chosen], row[chosen], item[chosen])

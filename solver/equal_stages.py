@@ -34,6 +34,8 @@ MAX_STAGES = 4_000
 """Most different stages in one round; the shortest are left out."""
 MAX_LEVELS = 4
 """Most different needs of blocks for which nested stages are made, the largest first."""
+NESTED_PAIRS = 8_000_000
+"""Pairs of a point and a stage after which no more nested stages are made for one threshold."""
 MAX_PAIRS = 3_000_000
 """Most pairs of a point and a stage that are looked at in one step."""
 ROUNDS = 40
@@ -179,6 +181,7 @@ class _Grid:
         used = self._counts.sum(axis=1)
         self._layers = [np.flatnonzero(used == total) for total in range(sum(self._sizes) + 1)]
         self._used = used
+        self._pairs = 0
         self._supply: Floats = self._counts @ self._rps.T  # by point and length less 1
         self._weakest: Floats = np.where(self._counts[:, None, :] > 0, self._rps[None], np.inf).min(axis=2)
 
@@ -222,6 +225,7 @@ class _Grid:
     def _nested(self, need: Floats, plain: Sequence[_Step], keep_on: Callable[[], bool]) -> list[_Step]:
         """Stages held whole by one server that is too weak for them, and below it cut into inner stages."""
         longest = {step.point: step.length for step in plain}
+        self._pairs = 0
         found: list[_Step] = []
         for level in np.unique(need[need > 0])[::-1][:MAX_LEVELS]:
             for outer in np.flatnonzero(self._used == 1):
@@ -231,6 +235,8 @@ class _Grid:
                         continue
                     if length < self._rps.shape[0] and supply == self._supply[outer, length]:
                         continue
+                    if self._pairs > NESTED_PAIRS:
+                        return [step for step in found if longest[step.point] == step.length]
                     inner = np.full(length, level - supply)
                     reach, _ = self._reach(inner, self._steps(inner), keep_on, length)
                     for point in self._minimal(reach >= length):
@@ -239,7 +245,7 @@ class _Grid:
                             if longest.get(whole, 0) < length:
                                 longest[whole] = length
                                 found.append(_Step(whole, length, float(level), int(outer)))
-        return [step for step in found if longest[step.point] == step.length][:MAX_STAGES]
+        return [step for step in found if longest[step.point] == step.length]
 
     def _minimal(self, good: NDArray[np.bool_]) -> Ints:
         """Good points of which no server can be spared."""
@@ -265,6 +271,7 @@ class _Grid:
                 continue
             if not keep_on():
                 break
+            self._pairs += len(fits) * len(layer)
             width = max(1, MAX_PAIRS // len(fits))
             for some in (layer[first : first + width] for first in range(0, len(layer), width)):
                 inside = np.ones((len(some), len(fits)), dtype=bool)
