@@ -24,8 +24,8 @@ from solver.problem import Floats, Problem
 
 MAX_SERVERS = 12
 """With more servers the sweep rarely ends within its nodes."""
-MAX_NODES = 20_000
-"""Nodes of one sweep; up to a few seconds."""
+MAX_NODES, ALL_NODES = 60_000, 240_000
+"""Nodes of one sweep, and of all; up to some seconds."""
 NODES_A_LOOK = 100
 """Nodes between looks at whether to keep on."""
 MAX_LUMPS = 300_000
@@ -80,6 +80,7 @@ class _Ceiling:
         self._reached = reached
         self._keep_on = keep_on
         self._covers = CoverBound(base, kinds)
+        self._nodes = 0
 
     def bound(self) -> float | None:
         volume = math.fsum(self._base) + math.fsum(
@@ -122,10 +123,15 @@ class _Ceiling:
         return low
 
     def _sweep(self, threshold: float, keep_on: Callable[[], bool]) -> bool:
-        if not keep_on():
+        if not keep_on() or self._nodes >= ALL_NODES:
             return False
         refuted, worths = self._covers.look(threshold, keep_on)
-        return refuted or not _Sweep(self._base, self._kinds, threshold, worths, keep_on).may_succeed()
+        if refuted:
+            return True
+        sweep = _Sweep(self._base, self._kinds, threshold, worths, keep_on, min(MAX_NODES, ALL_NODES - self._nodes))
+        succeeds = sweep.may_succeed()
+        self._nodes += sweep.nodes
+        return not succeeds
 
 
 def _lumps(base: Sequence[float], kinds: Sequence[Kind], reached: float, high: float) -> list[float] | None:
@@ -163,7 +169,9 @@ class _Sweep:
         threshold: float,
         worths: Worths | None = None,
         keep_on: Callable[[], bool] = lambda: True,
+        max_nodes: int | None = None,
     ) -> None:
+        self._max_nodes = MAX_NODES if max_nodes is None else max_nodes
         threshold *= 1 - NOISE
         self._keep_on = keep_on
         self._blocks = len(base)
@@ -180,10 +188,8 @@ class _Sweep:
             )
         ]
         if worths is not None:
-            self._prices.append(
-                _Prices(self._need, [sorted(one.items()) for one in worths.worth], worths.of_need)
-            )
-        self._nodes = 0
+            self._prices.append(_Prices(self._need, [sorted(one.items()) for one in worths.worth], worths.of_need))
+        self.nodes = 0
         self._failed: set[tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]] = set()
 
     def may_succeed(self) -> bool:
@@ -195,10 +201,10 @@ class _Sweep:
 
         `active` holds ends, descending, and the RPS from all servers that stand up to there.
         """
-        self._nodes += 1
-        if self._nodes % NODES_A_LOOK == 0 and not self._keep_on():
-            self._nodes = MAX_NODES
-        if self._nodes > MAX_NODES:
+        self.nodes += 1
+        if self.nodes % NODES_A_LOOK == 0 and not self._keep_on():
+            self.nodes = self._max_nodes
+        if self.nodes > self._max_nodes:
             return True
         while block < self._blocks:
             while active and active[-1][0] <= block:
@@ -220,7 +226,9 @@ class _Sweep:
         self._failed.add(key)
         return False
 
-    def _with(self, active: tuple[tuple[int, float], ...], starts: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    def _with(
+        self, active: tuple[tuple[int, float], ...], starts: Sequence[tuple[int, float]]
+    ) -> tuple[tuple[int, float], ...]:
         """The steps of `active` with servers added that stand up to their ends; levels of no use are cut off."""
         ends = sorted({end for end, _ in active} | {end for end, _ in starts}, reverse=True)
         steps: list[tuple[int, float]] = []

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]  # it has no stubs
 
 from solver.problem import Floats, Ints
 
@@ -35,8 +35,11 @@ FEW_SETS, MAX_SETS = 250, 4_000
 RPS are rounded up."""
 MAX_ROUNDS = 200
 """Rounds of the linear program."""
-MAX_WORK = 20_000_000
-"""Sets made for all thresholds together; up to a few seconds."""
+MAX_KINDS, MAX_ITEMS = 12, 150
+"""Most kinds of servers, and of their lengths together; of more kinds hardly any lump is lost, and averaging is
+close."""
+WORK_A_LOOK, MAX_WORK = 3_000_000, 20_000_000
+"""Sets made for one threshold, and for all together; up to a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,13 @@ class CoverBound:
         program = _Program(self._kinds, levels, blocks)
         if not program.items:
             return True, None
+        if len(self._kinds) > MAX_KINDS or len(program.items) > MAX_ITEMS:
+            return False, None
         worth, closest = program.averaging(), _Look(math.inf, None)
         few = True
+        enough = min(MAX_WORK, self._work + WORK_A_LOOK)
         for _ in range(MAX_ROUNDS):
-            if self._work > MAX_WORK or not keep_on():
+            if self._work >= enough or not keep_on():
                 break
             found = program.sums.cheapest(worth, FEW_SETS if few else MAX_SETS)
             self._work += program.sums.work
@@ -247,9 +253,7 @@ class _Sums:
                 done = self._merged(tuple(layers), most_sets)
         return done
 
-    def _with_one_more(
-        self, sets: _Cheapest, mine: Ints, rps: Floats, worth: Floats, most_sets: int
-    ) -> _Cheapest:
+    def _with_one_more(self, sets: _Cheapest, mine: Ints, rps: Floats, worth: Floats, most_sets: int) -> _Cheapest:
         size = len(sets.supply)
         return self._pruned(
             np.add.outer(rps, sets.supply).ravel(),

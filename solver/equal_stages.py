@@ -30,19 +30,18 @@ from solver.problem import Floats, Ints, Placement, Problem, Server, Span
 
 MAX_COUNTS = 20_000
 """Most points in the grid of counts; kinds are merged until there are no more."""
-MAX_STAGES = 4_000
-"""Most different stages in one round; the shortest are left out."""
 MAX_LEVELS = 4
 """Most different needs of blocks for which nested stages are made, the largest first."""
 NESTED_PAIRS = 8_000_000
 """Pairs of a point and a stage after which no more nested stages are made for one threshold."""
-MAX_PAIRS = 3_000_000
-"""Most pairs of a point and a stage that are looked at in one step."""
+ALL_PAIRS, MAX_PAIRS = 6_000_000, 1_000_000
+"""Most pairs of a point and a stage for one threshold, beyond which the shortest stages for their servers are
+left out, and most that are looked at in one step."""
 ROUNDS = 40
 """Rounds of the bisection."""
 NESTED_ROUNDS, WIDER = 12, 0.2
 """Rounds of the bisection with nested stages, and how far above the best without them it looks, as a share."""
-CLOSE = 1e-9
+CLOSE = 1e-7
 """Share of the threshold at which the bisection ends."""
 
 
@@ -123,7 +122,7 @@ def _kinds(problem: Problem) -> list[_Kind]:
     kinds = [_Kind(members, dict(table)) for table, members in tables.items()]
     while math.prod(len(kind.members) + 1 for kind in kinds) > MAX_COUNTS:
         pairs = [(a.lost_with(b), i, j) for j, b in enumerate(kinds) for i, a in enumerate(kinds[:j])]
-        lost, i, j = min(pairs)
+        _, i, j = min(pairs)
         both = kinds[i].merged(kinds[j])
         if both is None:
             # Nothing in common: the smallest kind is left to be placed last.
@@ -219,7 +218,7 @@ class _Grid:
                 length = int(longest[point])
                 found[int(point), length] = _Step(int(point), length, float(self._supply[point, length - 1]))
         return sorted(found.values(), key=lambda step: (-step.length / max(1, self._used[step.point]), step.point))[
-            :MAX_STAGES
+            : ALL_PAIRS // len(self._counts)
         ]
 
     def _nested(self, need: Floats, plain: Sequence[_Step], keep_on: Callable[[], bool]) -> list[_Step]:
@@ -238,6 +237,7 @@ class _Grid:
                     if self._pairs > NESTED_PAIRS:
                         return [step for step in found if longest[step.point] == step.length]
                     inner = np.full(length, level - supply)
+                    self._pairs += self._supply.size
                     reach, _ = self._reach(inner, self._steps(inner), keep_on, length)
                     for point in self._minimal(reach >= length):
                         if (self._counts[point] + self._counts[outer] <= self._sizes).all():
@@ -290,7 +290,7 @@ class _Grid:
         """Where each step ends, by the block where it starts."""
         blocks = len(need)
         starts = np.arange(blocks + 1)
-        free = np.array([_skip(need, block) for block in starts])
+        free = np.array([_skip(need, int(block)) for block in starts])
         ends = np.empty((len(steps), blocks + 1), dtype=np.int64)
         for row, step in enumerate(steps):
             lacking = np.flatnonzero(need > step.supply)
