@@ -32,6 +32,8 @@ MAX_LUMPS = 300_000
 """Most values that the throughput of a block can take, for these to be told apart."""
 MAX_ROUNDS = 50
 """Rounds of the bisection without lumps."""
+FAR = 1e-3
+"""Thresholds below this share of what averaging says are then not tried."""
 CLOSE = 1e-4
 """Where there are more, the share of the bound up to which thresholds are told apart."""
 
@@ -105,10 +107,11 @@ class _Ceiling:
                 left = self._first_refuted(lumps[:left], self._sweep)
             return lumps[left - 1] if left else self._reached
         if few:
-            steps = max(1, math.ceil((high - self._reached) / (CLOSE * high)))
-            thresholds = list(np.linspace(self._reached, high, steps + 1)[1:])
+            lowest = max(self._reached, high * FAR)
+            steps = max(1, math.ceil(math.log(high / lowest) / CLOSE)) if high > 0 else 0
+            thresholds = [float(value) for value in lowest * np.exp(np.arange(1, steps + 1) * CLOSE)]
             left = self._first_refuted(thresholds, self._sweep)
-            high = float(thresholds[left]) if left < len(thresholds) else high
+            high = min(high, thresholds[left]) if left < len(thresholds) else high
         return high if high < average else None
 
     def _first_refuted(self, thresholds: Sequence[float], refutes: Callable[[float, Callable[[], bool]], bool]) -> int:

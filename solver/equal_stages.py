@@ -122,9 +122,9 @@ def _kinds(problem: Problem) -> list[_Kind]:
     kinds = [_Kind(members, dict(table)) for table, members in tables.items()]
     while math.prod(len(kind.members) + 1 for kind in kinds) > MAX_COUNTS:
         pairs = [(a.lost_with(b), i, j) for j, b in enumerate(kinds) for i, a in enumerate(kinds[:j])]
-        _, i, j = min(pairs)
+        lost, i, j = min(pairs, default=(math.inf, 0, 0))
         both = kinds[i].merged(kinds[j])
-        if both is None:
+        if lost == math.inf or both is None:
             # Nothing in common: the smallest kind is left to be placed last.
             kinds.remove(min(kinds, key=lambda kind: len(kind.members)))
             continue
