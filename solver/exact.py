@@ -9,6 +9,7 @@ from solver.anneal import Schedule, anneal, step_seconds
 from solver.budget import Budget
 from solver.ceiling import bottleneck_ceiling
 from solver.choices import choices_of
+from solver.equal_stages import equal_stages
 from solver.model import Expr, PlacementModel
 from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
 from solver.scaling import MAX_ROW_SUM
@@ -101,6 +102,8 @@ class ExactSearch:
             return best
         staying = nobody_moves(self._problem)
         best.offer(petals_rule(self._problem, best.placement, seed, keep_on))
+        staged = equal_stages(self._problem, keep_on)
+        best.offer([] if staged is None else [staged])
         choices = choices_of(self._problem)
         a_step = step_seconds(choices, WALKS.walks)
 

@@ -68,11 +68,11 @@ def solve(
     given.offer([*hints, nobody_moves(problem)])
     choices = choices_of(problem)
     spans = int(choices.sizes.sum())
-    if spans <= FEW_SPANS or (len(choices.free) <= FEW_SERVERS and spans <= MOST_SPANS):
+    if spans <= FEW_SPANS or (len(choices.free) <= FEW_SERVERS and spans <= MOST_SPANS) or _alike(choices):
         return ExactSearch(problem, budget, report, under_way).solve(given, given)
     wide = WideSearch(problem, choices, budget, given, under_way, report)
     whole = wide.begin()
-    if _alike(choices) or (not whole and spans <= MOST_SPANS):
+    if not whole and spans <= MOST_SPANS:
         return ExactSearch(problem, budget, report, under_way).solve(given, wide.best)
     found = wide.finish()
     if found is None:

@@ -10,6 +10,7 @@ from solver.branch import Branching
 from solver.budget import Budget
 from solver.chain import cheap_chain
 from solver.choices import Choices, choices_of
+from solver.equal_stages import equal_stages
 from solver.neighbourhood import Neighbourhood
 from solver.polish import polish
 from solver.prices import Prices, best_prices
@@ -95,6 +96,8 @@ class WideSearch:
                     lambda: self._going_on(RULE_SHARE),
                 )
             )
+        staged = equal_stages(self._problem, lambda: self._going_on(RULE_SHARE))
+        self.best.offer([] if staged is None else [staged])
         warm = self._under_way if annealed is self._problem else None
         self._rounds = rounds(choices, start, warm, self._budget, self._shares.anneal, self._report)
         self._anneal()
