@@ -28,7 +28,7 @@ def test_the_smallest_is_proven():
 @pytest.mark.parametrize("path", CHURN, ids=lambda path: path.stem)
 def test_at_least_the_petals_rule(path):
     case = churn(path)
-    found = solve(case, Limits(6.0, 2))
+    found = solve(case, Limits(3.0, 2))
     value = evaluate(case, found.placement).objective
     assert value >= max(imagined(case, shuffle) for shuffle in range(8))
     volume = sum(server.throughput[server.current.length] * server.current.length for server in case.servers)
