@@ -206,6 +206,12 @@ def test_keeping_the_limit_is_worth_a_move_whatever_the_least_gain(monkeypatch):
     assert plan.objective.bound_by == "prices"
 
 
+def test_one_server_goes_farther_where_that_makes_the_way_short_enough():
+    plan = planned(LONG_WAY, max_hops=2)
+    recount(plan, LONG_WAY)
+    assert (moves(plan), plan.before.hops, plan.after.hops) == ({"d": (2, 5)}, 3, 2)
+
+
 def test_the_limit_opens_no_hole(monkeypatch):
     solving(monkeypatch, (Span(0, 2), Span(1, 3), Span(4, 5), Span(0, 3)))
     plan = planning.make_plan(LONG_WAY, Policy(max_hops=2), now=NOW)

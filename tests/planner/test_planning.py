@@ -543,6 +543,7 @@ def wishes(draw, state):
         max_loads=draw(st.none() | st.integers(0, 12)),
         min_gain=draw(st.sampled_from([MinGain()] * 3 + [MinGain(rps=1.0), MinGain(share=0.1), MinGain(5.0, 0.5)])),
         min_replicas=draw(st.sampled_from([0, 0, 0, 1, 2, 7])),
+        max_hops=draw(st.sampled_from([None] * 5 + [1, 2, 3])),
         **({"resize": True, "min_span": draw(st.sampled_from([1, 1, 2, 5]))} if some(4) else {}),
         horizon=draw(st.sampled_from([14400.0, 14400.0, 50.0, 1000, 1e9])),
         seconds_per_block=draw(st.none() | st.floats(0.0, 100.0)),
