@@ -28,8 +28,9 @@ MAX_NODES, ALL_NODES = 60_000, 240_000
 """Nodes of one sweep, and of all; up to some seconds."""
 NODES_A_LOOK = 100
 """Nodes between looks at whether to keep on."""
-MAX_LUMPS = 300_000
-"""Most values that the throughput of a block can take, for these to be told apart."""
+FEW_LUMPS, MAX_LUMPS = 1_000, 300_000
+"""Most values that the throughput of a block can take, for these to be told apart: at first, and once the covers
+have brought down the bound."""
 MAX_ROUNDS = 50
 """Rounds of the bisection without lumps."""
 FAR = 1e-3
@@ -90,16 +91,10 @@ class _Ceiling:
         )
         average = max(self._reached, volume / len(self._base) * (1 + NOISE))
         high = average
-        low = self._reached
-        for _ in range(MAX_ROUNDS):
-            if high - low <= CLOSE * high:
-                break
-            middle = (low + high) / 2
-            if self._covers.refutes(middle, self._keep_on):
-                high = middle
-            else:
-                low = middle
-        lumps = _lumps(self._base, self._kinds, self._reached, high)
+        lumps = _lumps(self._base, self._kinds, self._reached, high, FEW_LUMPS)
+        if lumps is None:
+            high = self._bisect(high)
+            lumps = _lumps(self._base, self._kinds, self._reached, high, MAX_LUMPS)
         few = sum(kind.count for kind in self._kinds) <= MAX_SERVERS
         if lumps is not None:
             left = self._first_refuted(lumps, self._covers.refutes)
@@ -113,6 +108,19 @@ class _Ceiling:
             left = self._first_refuted(thresholds, self._sweep)
             high = min(high, thresholds[left]) if left < len(thresholds) else high
         return high if high < average else None
+
+    def _bisect(self, high: float) -> float:
+        """A threshold that is refuted by the covers, or `high`."""
+        low = self._reached
+        for _ in range(MAX_ROUNDS):
+            if high - low <= CLOSE * high:
+                break
+            middle = (low + high) / 2
+            if self._covers.refutes(middle, self._keep_on):
+                high = middle
+            else:
+                low = middle
+        return high
 
     def _first_refuted(self, thresholds: Sequence[float], refutes: Callable[[float, Callable[[], bool]], bool]) -> int:
         """Thresholds are met from some point on by nobody: find that point by bisection."""
@@ -137,10 +145,10 @@ class _Ceiling:
         return not succeeds
 
 
-def _lumps(base: Sequence[float], kinds: Sequence[Kind], reached: float, high: float) -> list[float] | None:
+def _lumps(base: Sequence[float], kinds: Sequence[Kind], reached: float, high: float, most: int) -> list[float] | None:
     """All values above `reached`, up to `high`, that the throughput of a block can take, ascending.
 
-    None where they are too many.
+    None where they are more than `most`, or nearly so.
     """
     high *= 1 + NOISE
     sums: Floats = np.zeros(1)
@@ -150,16 +158,16 @@ def _lumps(base: Sequence[float], kinds: Sequence[Kind], reached: float, high: f
             before = len(sums)
             sums = np.unique(np.add.outer(sums, rps))
             sums = sums[sums <= high]
-            if len(sums) > MAX_LUMPS:
+            if len(sums) > most:
                 return None
             if len(sums) == before and rps[-1] == 0.0:
                 break
     levels = np.unique(np.array(base))
-    if len(sums) * len(levels) > 10 * MAX_LUMPS:
+    if len(sums) * len(levels) > 10 * most:
         return None
     values = np.unique(np.add.outer(sums, levels))
     values = values[(values > reached * (1 + NOISE)) & (values <= high)]
-    return [float(value) for value in values] if len(values) <= MAX_LUMPS else None
+    return [float(value) for value in values] if len(values) <= most else None
 
 
 class _Sweep:

@@ -106,6 +106,7 @@ def test_with_free_lengths_it_is_the_best_bottleneck(batch):
 
 @pytest.mark.parametrize("lumps", [ceiling.MAX_LUMPS, 0])
 def test_with_free_lengths_cut_short_it_is_never_below(lumps, monkeypatch):
+    monkeypatch.setattr(ceiling, "FEW_LUMPS", lumps)
     monkeypatch.setattr(ceiling, "MAX_LUMPS", lumps)
     monkeypatch.setattr(ceiling, "NODES_A_LOOK", 1)
     rng = random.Random(7)
@@ -119,6 +120,7 @@ def test_with_free_lengths_cut_short_it_is_never_below(lumps, monkeypatch):
 
 @pytest.mark.parametrize("covers", [True, False])
 def test_without_lumps_it_is_close(covers, monkeypatch):
+    monkeypatch.setattr(ceiling, "FEW_LUMPS", 0)
     monkeypatch.setattr(ceiling, "MAX_LUMPS", 0)
     if not covers:
         monkeypatch.setattr(CoverBound, "look", lambda *_: (False, None))
