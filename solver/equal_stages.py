@@ -30,6 +30,8 @@ from solver.problem import Floats, Ints, Placement, Problem, Server, Span
 
 MAX_COUNTS = 20_000
 """Most points in the grid of counts; kinds are merged until there are no more."""
+MAX_KINDS = 16
+"""With more kinds of servers stages of equal ones are of no use, and merging all pairs of kinds takes long."""
 MAX_LEVELS = 4
 """Most different needs of blocks for which nested stages are made, the largest first."""
 NESTED_PAIRS = 8_000_000
@@ -58,10 +60,12 @@ def equal_stages(problem: Problem, keep_on: Callable[[], bool] = lambda: True) -
     Returns
     -------
     Placement or None
-        None where no length is to be chosen, or nothing was found.
+        None where no length is to be chosen, the kinds of servers are more than `MAX_KINDS`, or nothing was found.
     """
+    if all(len(server.throughput) == 1 for server in problem.servers if _is_free(server)):
+        return None
     kinds = _kinds(problem)
-    if all(len(kind.rps) == 1 for kind in kinds):
+    if not kinds:
         return None
     base = np.array(problem.base_throughput)
     for server in problem.servers:
@@ -119,6 +123,8 @@ def _kinds(problem: Problem) -> list[_Kind]:
     for index, server in enumerate(problem.servers):
         if _is_free(server):
             tables.setdefault(tuple(sorted(server.throughput.items())), []).append(index)
+    if len(tables) > MAX_KINDS:
+        return []
     kinds = [_Kind(members, dict(table)) for table, members in tables.items()]
     while math.prod(len(kind.members) + 1 for kind in kinds) > MAX_COUNTS:
         pairs = [(a.lost_with(b), i, j) for j, b in enumerate(kinds) for i, a in enumerate(kinds[:j])]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from benchmarks.competitors.answer import Answer, Moment, Task
 from solver import Limits, Progress, evaluate, solve
 
-OTHER_UNITS = frozenset({"holes", "missing_replicas", "loads", "moves", "changes", "weakest", "distance", "order", "ties"})
+OTHER_UNITS = frozenset(
+    {"holes", "missing_replicas", "loads", "moves", "changes", "weakest", "distance", "order", "ties"}
+)
 """Stages whose levels are no objectives."""
 
 

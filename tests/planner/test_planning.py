@@ -572,7 +572,7 @@ def test_small_plans_are_the_best_of_all(data):
     plan = make_plan(state, policy, now=NOW)
     if plan.status != "infeasible":
         assert plan.status in ("optimal", "nothing_to_do")
-        assert check_against_all(plan, state)
+        assert check_against_all(plan, state, most=28**3)  # of 7 blocks there are 28 spans
 
 
 @settings(max_examples=20, phases=PHASES)
