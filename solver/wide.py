@@ -41,7 +41,7 @@ class Shares:
     prove: float
 
 
-SOME_SERVERS = Shares(anneal=0.25, improve=0.6, prices=0.65, prove=0.97)
+SOME_SHARES = Shares(anneal=0.25, improve=0.6, prices=0.65, prove=0.97)
 """Where branching pays."""
 MANY_SERVERS, MANY_SHARES = 500, Shares(anneal=0.65, improve=0.85, prices=0.97, prove=0.97)
 """With so many, annealing comes closer to the bound than placing a few anew."""
@@ -76,9 +76,11 @@ class WideSearch:
         self._reported = 0.0
         self._stage = "start"
         servers = len(choices.free)
-        self._shares = (
-            MOST_SHARES if servers >= MOST_SERVERS else MANY_SHARES if servers >= MANY_SERVERS else SOME_SERVERS
-        )
+        self._shares = SOME_SHARES
+        if servers >= MOST_SERVERS:
+            self._shares = MOST_SHARES
+        elif servers >= MANY_SERVERS or not Branching.pays(choices):
+            self._shares = MANY_SHARES
 
     def begin(self) -> bool:
         """Find a first good placement; whether it leaves neither holes nor missing replicas."""
