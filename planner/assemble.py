@@ -102,7 +102,7 @@ def assemble(
         warnings=(
             *state.warnings,
             *formulation.warnings,
-            *_about_search(found, staying, policy),
+            *_about_search(found, policy),
             *_about_hops(policy, after),
             *_about_waves(before, after, waves),
         ),
@@ -197,13 +197,11 @@ def _one_wave(state: SwarmState, moves: list[PlannedServer]) -> tuple[Wave, ...]
     )
 
 
-def _about_search(found: Solution, staying: Solution, policy: Policy) -> list[str]:
+def _about_search(found: Solution, policy: Policy) -> list[str]:
     if found.interrupted:
         return ["the search was interrupted: this is the best plan up to then"]
-    if policy.deterministic and max(found.seconds, staying.seconds) >= policy.time_limit:
-        return ["the time limit came before the end of the search's work: another run may find another plan"]
     cut = [stage.name for stage in found.stages if stage.name in TIE_BREAKS and not stage.proven]
-    if found.status is Status.OPTIMAL and cut:
+    if found.status is Status.OPTIMAL and cut and not policy.deterministic:
         return ["the time limit cut the choice among equally good placements short: another run may choose another"]
     return []
 

@@ -270,8 +270,8 @@ class Limits:
     seed
         Seed of all that is random.
     deterministic
-        Search by an amount of work that depends on the problem alone, so that the same problem and seed give
-        the same placement on any machine; `seconds` are then a last resort, and `workers` is without effect.
+        Search by an amount of work instead of by the clock, so that the same problem and seed give the same
+        placement on any machine: as much as a usual core does in `seconds`, with one thread whatever `workers` says.
     """
 
     seconds: float = 10.0
