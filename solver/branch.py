@@ -67,6 +67,8 @@ class Branching:
         self._starts, self._ends = choices.starts[rows], choices.ends[rows]
         self._rps, self._penalty = choices.rps[rows], choices.penalty[rows]
         self._servers, self._spans = self._starts.shape
+        # What `solver.prices` adds for spans' weights being differences of sums.
+        self._rounded = 2.0 * float(self._rps.max(axis=1, initial=0.0).sum())
         self._heaviest = (self._rps * (self._ends - self._starts)).max(axis=1, initial=0.0)
         self._waiting: list[tuple[float, int, _Half]] = []
         self._given_up = -np.inf
@@ -185,7 +187,8 @@ class Branching:
             bound = weights @ base + highest.sum(axis=1) - self._choices.fixed_penalty
             empty = np.isneginf(bound)  # some server has no span left: no placement is in this half
             parts = np.abs(highest) + 2.0 * np.take_along_axis(self._penalty[None], taken[:, :, None], 2)[:, :, 0]
-            bound += np.where(empty, 0.0, NOISE * (np.abs(bound) + parts.sum(axis=1) + self._choices.fixed_penalty))
+            sure = parts.sum(axis=1) + self._rounded + self._choices.fixed_penalty
+            bound += np.where(empty, 0.0, NOISE * (np.abs(bound) + sure))
             if step % STRIKE == 0:
                 slack = np.where(empty, 0.0, reached - bound)
                 cost[worth < (highest + slack[:, None])[:, :, None]] = np.inf

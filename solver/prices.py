@@ -126,8 +126,9 @@ def _answer(choices: Choices, weights: Floats, dues: Floats, limits: _Limits) ->
     used = np.array([float(choices.counts @ of[rows, taken].astype(np.float64)) for of in limits.of])
     excess = np.where(limits.set, used - limits.most, 0.0)
     bound += float(dues @ np.where(limits.set, limits.most, 0.0))
-    # Every part that is summed up, taken as positive: what rounding may be wrong by is a share of that.
-    parts = np.abs(worth[rows, taken]) + 2.0 * choices.penalty[rows, taken]
+    # Every part that is summed up, taken as positive: what rounding may be wrong by is a share of that. A span's
+    # weight is the difference of two sums up to one, whose rounding is a share of one, however small the weight.
+    parts = np.abs(worth[rows, taken]) + 2.0 * choices.penalty[rows, taken] + 2.0 * choices.rps.max(axis=1)
     for due, of in zip(dues, limits.of, strict=True):
         parts += 2.0 * due * of[rows, taken]
     bound += NOISE * float(choices.base @ weights + choices.counts @ parts + abs(bound) + choices.fixed_penalty)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from solver.branch import Branching
@@ -15,7 +15,7 @@ from solver.neighbourhood import Neighbourhood
 from solver.polish import polish
 from solver.prices import Prices, best_prices
 from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
-from solver.rounds import rounds
+from solver.rounds import Rounds
 from solver.search import REPORT_SECONDS
 from solver.start import StartingPoint, nobody_moves, petals_rule
 from solver.validator import evaluate
@@ -41,8 +41,10 @@ class Shares:
     prove: float
 
 
-SOME_SHARES = Shares(anneal=0.25, improve=0.6, prices=0.65, prove=0.97)
+SOME_SHARES = Shares(anneal=0.5, improve=0.6, prices=0.65, prove=0.97)
 """Where branching pays."""
+AGAIN_SHARES = Shares(anneal=0.75, improve=0.85, prices=0.9, prove=0.97)
+"""There too, from a plan under way: its like has been proven before, and what counts is how soon it is as good."""
 MANY_SERVERS, MANY_SHARES = 500, Shares(anneal=0.65, improve=0.85, prices=0.97, prove=0.97)
 """With so many, annealing comes closer to the bound than placing a few anew."""
 MOST_SERVERS, MOST_SHARES = 3000, Shares(anneal=0.8, improve=0.8, prices=0.97, prove=0.97)
@@ -81,6 +83,8 @@ class WideSearch:
             self._shares = MOST_SHARES
         elif servers >= MANY_SERVERS or not Branching.pays(choices):
             self._shares = MANY_SHARES
+        elif under_way is not None:
+            self._shares = AGAIN_SHARES
 
     def begin(self) -> bool:
         """Find a first good placement; whether it leaves neither holes nor missing replicas."""
@@ -88,9 +92,10 @@ class WideSearch:
         if self._problem.max_hops is not None:
             annealed, start = self._chained(start)
         choices = self._choices if annealed is self._problem else choices_of(annealed)
-        self.best.offer([start])
+        self._annealed = self.best if annealed is self._problem else StartingPoint(annealed)
+        self._offer([start])
         if self.best.placement is not None and len(choices.free) <= RULE_SERVERS:
-            self.best.offer(
+            self._offer(
                 petals_rule(
                     self._problem,
                     start,
@@ -99,17 +104,20 @@ class WideSearch:
                 )
             )
         staged = equal_stages(self._problem, lambda: self._going_on(RULE_SHARE))
-        self.best.offer([] if staged is None else [staged])
+        self._offer([] if staged is None else [staged])
         warm = self._under_way if annealed is self._problem else None
-        self._rounds = rounds(choices, start, warm, self._budget, self._shares.anneal, self._report)
+        self._rounds = iter(
+            Rounds(
+                choices, start, warm, self._budget, self._shares.anneal, lambda: self._annealed.placement, self._report
+            )
+        )
         self._anneal()
         worth = self.best.worth
         return worth is not None and not worth.holes and not worth.missing_replicas
 
     def _chained(self, start: Placement) -> tuple[Problem, Placement]:
         """The problem with a chain that is short enough held fast, and its start."""
-        seed, seconds = self._budget.limits.seed, self._budget.left()
-        chain = cheap_chain(self._problem, seconds, seed, self._budget.stop) or {}
+        chain = cheap_chain(self._choices, self._budget) or {}
         problem = self._problem
         servers = list(problem.servers)
         for index, span in chain.items():
@@ -138,8 +146,15 @@ class WideSearch:
         if found is None:
             return False
         several = BEST_OF_ROUND if len(self._problem.servers) < MOST_SERVERS else 1
-        self.best.offer(found[:several])
+        self._offer(found[:several])
         return True
+
+    def _offer(self, placements: Iterable[Placement]) -> None:
+        """To the best of all, and to the best that may be annealed: where a chain is held fast, not all may."""
+        offered = list(placements)
+        self.best.offer(offered)
+        if self._annealed is not self.best:
+            self._annealed.offer(offered)
 
     def _improve(self) -> None:
         worth, share = self.best.worth, self._shares.improve
