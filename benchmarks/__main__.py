@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, live_swarm, machine, quality, quality_tables, startup
+from benchmarks import growth, live_swarm, machine, quality, quality_tables, replanning, startup
 from benchmarks.instances import chosen
 
 HERE = Path(__file__).parent
@@ -28,6 +28,7 @@ TABLES: dict[str, Callable[[Any], str]] = {
     "startup": startup.table,
     "live": live_swarm.table,
     "quality": quality_tables.table,
+    "replanning": replanning.table,
     "growth": growth.table,
 }
 
@@ -42,6 +43,7 @@ def main() -> None:
         "startup": (STARTUP_EXPECTED, startup.measure),
         "live": (LIVE_EXPECTED, lambda: live_swarm.measure(min(seconds, LIVE_SECONDS))),
         "quality": (quality.expected_seconds(instances, seconds), lambda: quality.measure(instances, seconds, _say)),
+        "replanning": (replanning.expected_seconds(seconds), lambda: replanning.measure(seconds, _say)),
         "growth": (
             seconds * len(growth.sizes(quick=asked.quick)),
             lambda: growth.measure(seconds, _say, quick=asked.quick),

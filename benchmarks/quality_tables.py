@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.instances import INSTANCES
 from benchmarks.quality import below, label, proven
 from benchmarks.runner import Row
 
 MISSING = "–"
+BESIDE_THE_RULE = """\
+### Beside the Petals rule
+
+Bottlenecks in RPS, and blocks loaded. *Rule*: run to its end, best shuffle; it stands still where it would gain less
+than it asks for (balance quality 0.75). *Imagined*: where its simulation comes to. Both load whole spans, as stock
+servers do. *Ours*: with the longest limit, loading what is not held already; *whole spans* is what the same moves
+would load by stock servers.
+
+| instance | rule | loads | imagined | loads | ours | loads | whole spans | ours / imagined, loads |
+|---|---|---|---|---|---|---|---|---|"""
+BEST_KNOWN = {instance.name: instance.best_known for instance in INSTANCES}
 
 
 def table(quality: dict[str, Any]) -> str:
@@ -18,7 +30,7 @@ def table(quality: dict[str, Any]) -> str:
     parts += [
         _of_one(facts, [row for row in rows if row["instance"] == facts["instance"]]) for facts in quality["instances"]
     ]
-    return "\n\n".join([*parts, _sources(quality["sources"]), _absent(rows)])
+    return "\n\n".join([*parts, _beside_the_rule(rows), _sources(quality["sources"]), _absent(rows)])
 
 
 def _head(quality: dict[str, Any]) -> str:
@@ -44,7 +56,7 @@ def _overview(instances: Sequence[dict[str, Any]], rows: Sequence[Row]) -> str:
         own = {label(row): row for row in rows if row["instance"] == facts["instance"]}
         best = max((row["objective"] for row in own.values() if _whole(row)), default=None)
         cells = [_objective(own.get(name), best) for name in labels]
-        known = [_number(facts["best_known"]), *cells, _number(proven(list(own.values())))]
+        known = [_number(BEST_KNOWN.get(facts["instance"])), *cells, _number(proven(list(own.values())))]
         lines.append(f"| {facts['instance']} | {' | '.join(known)} |")
     return "\n".join(lines)
 
@@ -95,6 +107,31 @@ def _of_one(facts: dict[str, Any], rows: Sequence[Row]) -> str:
 
 def _number(figure: float | None) -> str:
     return MISSING if figure is None else f"{figure:.2f}"
+
+
+def _beside_the_rule(rows: Sequence[Row]) -> str:
+    """Bottlenecks and loads of the rule, of where its simulation would come to, and of ours with the most time."""
+    lines = [BESIDE_THE_RULE]
+    for instance in dict.fromkeys(row["instance"] for row in rows):
+        own = [row for row in rows if row["instance"] == instance and "objective" in row]
+        rule = next((row for row in own if row["competitor"] == "Petals rule" and row["of"] == "best"), None)
+        imagined = next((row for row in own if row["of"] == "imagined best"), None)
+        ours = max((row for row in own if row["competitor"] == "ours"), key=lambda row: row["limit"], default=None)
+        if rule is None or imagined is None or ours is None:
+            continue
+        part = f"{ours['loads'] / imagined['stock_loads']:.2f}" if imagined["stock_loads"] else MISSING
+        cells = [
+            instance,
+            *(f"{_bottleneck(row)} | {row['stock_loads']:,}" for row in (rule, imagined)),
+            f"{_bottleneck(ours)} | {ours['loads']:,} | {ours['stock_loads']:,}",
+            part,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _bottleneck(row: Row) -> str:
+    return f"{row['bottleneck']:.2f}" + (f" ({row['holes']} holes)" if row["holes"] else "")
 
 
 def _sources(sources: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.competitors import Answer, Competitor, DoesNotApply, Task
 from benchmarks.live_process import peak_mib
-from solver import InvalidPlacement, Problem, evaluate
+from solver import InvalidPlacement, Placement, Problem, evaluate
 
 GRACE = 240.0
 """Seconds that a competitor may be late before its process is ended; rules without a limit have this, and no more."""
@@ -82,4 +82,11 @@ def _judged(problem: Problem, answer: Answer) -> Row:
         "holes": worth.holes,
         "loads": worth.loads if charged is None else charged.loads,
         "moves": worth.moves,
+        "stock_loads": _whole_spans(problem, answer.placement) if charged is None else charged.loads,
+        "placement": answer.placement,
     }
+
+
+def _whole_spans(problem: Problem, placement: Placement) -> int:
+    """Blocks that the same moves would load if everybody who moves loaded its whole span, as stock servers do."""
+    return sum(span.length for server, span in zip(problem.servers, placement, strict=True) if span != server.current)

@@ -6,7 +6,6 @@ Nothing heavy is imported here: ``--help`` and a shell's completion must not wai
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -28,7 +27,7 @@ from cli.commands.serve import SETTINGS, serve
 from cli.commands.status import status
 from cli.commands.verify import verify
 from cli.completion import complete_peer
-from cli.ending import ending
+from cli.ending import ending, leave
 from cli.exitcodes import ExitCode, epilog
 from cli.invoked import NAME
 from cli.options import DEFAULT_TIMEOUT, PEERS_HELP, PEERS_VARIABLE, check_peers
@@ -320,10 +319,7 @@ def main() -> NoReturn:
             raise OutputUnwritable("cannot write standard output: it is closed; send it somewhere, as to /dev/null")
         return command(sys.argv[1:])
 
-    code = ending(action)
-    # What was asked for is done and written: a Ctrl-C that comes too late must not change what is told of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(int(code))
+    leave(ending(action))
 
 
 def command(arguments: Sequence[str]) -> ExitCode:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
@@ -26,6 +32,22 @@ def ending(action: Callable[[], ExitCode]) -> ExitCode:
             if interrupted():
                 leave_interrupted()
             return _complain(error)
+
+
+def leave(code: ExitCode) -> NoReturn:
+    """End the process; its work is done and written.
+
+    Where a thread of a library goes on, Python's own end would wait for it, or take away what it stands on.
+    """
+    # A Ctrl-C that comes too late must not change what is told of the work.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if threading.active_count() == 1:
+        sys.exit(int(code))
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(code))
 
 
 def _flushed(code: ExitCode) -> ExitCode:

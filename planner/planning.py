@@ -72,6 +72,8 @@ def make_plan(
     began = time.monotonic()
     created_at = time.time() if now is None else now
     stop = stop if stop is not None else threading.Event()
+    if policy.deterministic:  # by one thread, whatever is asked: so that every byte of the plan is the same
+        policy = replace(policy, workers=1)
     workers = policy.workers if policy.workers is not None else available_cores()
     under_way = None if previous is None else targets_under_way(previous, state)
     try:

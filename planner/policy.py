@@ -82,7 +82,7 @@ class Policy:
         Seed of all that is random.
     deterministic
         Search by an amount of work instead of by the clock: the same input then gives the same plan on any machine,
-        with any number of workers. `time_limit` is then that work, in seconds that a usual core takes for it.
+        by one thread whatever `workers` says. `time_limit` is then that work, in seconds that a usual core takes.
 
     Notes
     -----

@@ -21,13 +21,13 @@ STEPS_SIDE_BY_SIDE, MOST_WALKS = 4000, 32
 FIRST_STEPS, FEWEST_SWEEPS, FIRST_SWEEPS = 8000, 8, 60
 """The first round, for a good placement at once: steps, and within which bounds sweeps."""
 LONG_SWEEPS, MOST_SWEEPS, MANY_SERVERS = 240, 150, 500
-"""Sweeps of a round from the start; where there are many servers it has as many as the time allows, up to the second."""
+"""Sweeps of a round from the start; where there are many servers it has as many as fit, up to the second."""
 WAYS = (Schedule(0, 0, 24.0, 8.0, 0.2), Schedule(0, 0, 12.0, 7.0, 0.2), Schedule(0, 0, 12.0, 9.0, 0.1))
 """No way is best for all swarms."""
 WARM_OCTAVES = 3.0
 """From a plan under way: so sharp that it is changed where that is of use, and kept elsewhere."""
 SHORT_SWEEPS, SHORT_OCTAVES, IN_A_ROW = 15, (4.0, 5.0, 6.0, 7.0), 16
-"""Rounds from the best placement: sweeps, how far each is warmed up in turn, and how many between two from the start."""
+"""Rounds from the best placement: sweeps, how far each is warmed up in turn, and how many in a row."""
 LEAST_PART = 0.25
 """A round that had to be cut shorter than that is not begun."""
 

@@ -17,7 +17,9 @@ COMPETITORS = (
         stock=True,
     ),
     Competitor(
-        "equal stages", equal_stages.answer, "SWARM parallelism, Ryabinin et al., ICML 2023 (arXiv 2301.11913), 3.2"
+        "equal stages",
+        equal_stages.answer,
+        "SWARM parallelism, Ryabinin et al., ICML 2023 (arXiv 2301.11913), adaptive swarm rebalancing",
     ),
     Competitor(
         "exo",

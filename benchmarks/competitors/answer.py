@@ -42,6 +42,8 @@ class Task:
         Seed of all chance.
     seen
         The spans that stock servers read, one a server, where some are not those held; empty: they are.
+    under_way
+        A plan that is being carried out; only ours has use for it.
     """
 
     problem: Problem
@@ -49,6 +51,7 @@ class Task:
     workers: int = 1
     seed: int = 0
     seen: tuple[Span | None, ...] = ()
+    under_way: Placement | None = None
 
 
 @dataclass(frozen=True)

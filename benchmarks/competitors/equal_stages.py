@@ -1,4 +1,4 @@
-"""SWARM parallelism's equal stages, rebalanced: Ryabinin et al., ICML 2023, arXiv 2301.11913, section 3.2.
+"""SWARM parallelism's equal stages and adaptive rebalancing: Ryabinin et al., ICML 2023, arXiv 2301.11913.
 
 The model is cut into stages of one length, every peer serves one of them, and peers of the strongest stage go over
 to the weakest as long as that helps. How many stages there are is given there; here all numbers are tried at which

@@ -20,7 +20,7 @@ def answer(task: Task) -> list[Answer]:
             moments.append(Moment(progress.seconds, progress.incumbent, progress.bound))
 
     limits = Limits(seconds=task.seconds, workers=task.workers, seed=task.seed)
-    solution = solve(task.problem, limits, progress=note)
+    solution = solve(task.problem, limits, progress=note, under_way=task.under_way)
     objective = evaluate(task.problem, solution.placement).objective
     moments.append(Moment(solution.seconds, objective, solution.bound))
     note_ = f"{solution.status.value}, bound by {solution.bound_by}"

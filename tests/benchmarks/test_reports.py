@@ -15,10 +15,12 @@ from benchmarks.competitors import COMPETITORS, OURS
 from benchmarks.instances import INSTANCES
 
 COMMON = {"instance": "small", "seconds": 0.5, "memory_mib": 100.0, "memory_before_mib": 90.0}
-FOUND = {"holes": 0, "loads": 3, "moves": 1, "note": "", "moments": []}
+FOUND = {"holes": 0, "loads": 3, "stock_loads": 8, "moves": 1, "note": "", "moments": []}
 ROWS = [
     {**COMMON, **FOUND, "competitor": "Petals rule", "of": "best", "limit": None, "bottleneck": 95.0, "objective": 90.0,
      "bound": None},
+    {**COMMON, **FOUND, "competitor": "Petals rule", "of": "imagined best", "limit": None, "bottleneck": 96.0,
+     "objective": 92.0, "bound": None, "holes": 1, "stock_loads": 12},
     {**COMMON, "competitor": "exo", "of": "", "limit": None, "why_not": "lengths are fixed"},
     {**COMMON, **FOUND, "competitor": "equal stages", "of": "", "limit": None, "bottleneck": 99.5, "objective": 99.5,
      "bound": None, "holes": 2},
@@ -33,7 +35,7 @@ QUALITY = {
     "seed": 0,
     "shuffles": [0, 1],
     "sources": {"exo": "its code"},
-    "instances": [{"instance": "small", "servers": 3, "blocks": 8, "columns": 12, "best_known": None}],
+    "instances": [{"instance": "small", "servers": 3, "blocks": 8, "columns": 12}],
     "rows": ROWS,
 }
 SIZED = {"columns": 10, "objective": 98.0, "bound": 100.0, "memory_before_mib": 50.0}
@@ -53,10 +55,10 @@ STARTUP = [{"call": "true", "best_seconds": 0.01, "median_seconds": 0.02}]
 
 def test_gaps_are_to_the_lowest_bound_that_anybody_proved():
     assert quality.proven(ROWS) == 100.0
-    assert quality.proven(ROWS[:2]) is None
+    assert quality.proven(ROWS[:3]) is None
     assert quality.below(ROWS[0], 100.0) == pytest.approx(0.1)
-    assert quality.below(ROWS[1], 100.0) is None
-    assert quality.below(ROWS[4], 98.9) == 0.0
+    assert quality.below(ROWS[2], 100.0) is None
+    assert quality.below(ROWS[-1], 98.9) == 0.0
 
 
 def test_ours_is_run_at_1_10_and_60_seconds_and_a_rule_once():
@@ -69,10 +71,11 @@ def test_ours_is_run_at_1_10_and_60_seconds_and_a_rule_once():
 
 def test_the_tables_say_who_reached_what_and_who_is_missing_and_why():
     text = quality_tables.table(QUALITY)
-    overview = "| small | – | 90.00 | 99.50 (2 holes) | – | **99.00** | 100.00 |"
-    heads = "| instance | best known | Petals rule, best | equal stages | ours, 60 s | lowest bound |"
+    overview = "| small | – | 90.00 | 92.00 (1 holes) | 99.50 (2 holes) | – | **99.00** | 100.00 |"
+    heads = "| instance | best known | Petals rule, best | Petals rule, imagined best | equal stages |"
     assert heads in text
     assert overview.replace(" – | **", " **") in text
+    assert "| small | 95.00 | 8 | 96.00 (1 holes) | 12 | 100.00 | 3 | 8 | 0.25 |" in text
     assert "| ours, 60 s | 100.00 | 99.00 | 100.00 | 1.00 | 3 | 0.50 | 100 |  |" in text
     assert "| HiGHS, 60 s | – | – | 120.00 | – | – | 0.50 | 100 | no placement |" in text
     assert "- exo: lengths are fixed: small" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.competitors import COMPETITORS, OURS, Task
 from benchmarks.runner import run
-from tests.solver.cases import holds, problem
+from tests.solver.cases import holds, problem, spans
 
 CASE = problem(4, holds("0:2", 1.0), holds("2:4", 3.0))
 BY_NAME = {competitor.name: competitor for competitor in COMPETITORS}
@@ -14,6 +14,7 @@ def test_an_answer_comes_with_its_worth_seconds_and_memory():
     (row,) = run(BY_NAME["equal stages"], Task(CASE))
     assert (row["competitor"], row["of"], row["limit"]) == ("equal stages", "", None)
     assert (row["bottleneck"], row["objective"], row["holes"], row["loads"]) == (1.0, 1.0, 0, 0)
+    assert (row["stock_loads"], row["placement"]) == (0, spans("0:2 2:4"))
     assert row["seconds"] >= 0
     assert row["memory_mib"] >= row["memory_before_mib"] > 1
 

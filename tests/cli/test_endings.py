@@ -38,6 +38,20 @@ def test_a_full_disk_behind_standard_output() -> None:
     assert re.fullmatch(r"searching\nplan-swarm: cannot write standard output: .*\n", done.stderr)
 
 
+def test_a_thread_that_goes_on_does_not_keep_the_process() -> None:
+    lingering = "import atexit, threading; threading.Thread(target=threading.Event().wait).start()\n"
+    lingering += "atexit.register(print, 'put away', flush=True)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", lingering + AT_ONCE + LAUNCH, "--dump", REAL, "--quiet"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout.endswith("put away\n")
+    assert "llama-65b-hf" in done.stdout
+
+
 def searching(*arguments: str, linger: float = 0.0) -> subprocess.Popen[str]:
     """A process whose search has begun, and which ends it `linger` seconds after it is told to."""
     process = subprocess.Popen(

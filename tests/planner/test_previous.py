@@ -140,7 +140,7 @@ def test_it_does_not_enter_the_id_and_the_json_is_the_same_but_for_times():
     assert timeless(one) == timeless(other)
     assert one.plan_id == planned(SWAP, **CORDONS).plan_id
     workers = planned(SWAP, deterministic=True, explain=True, workers=2, **CORDONS)
-    assert timeless(workers).replace('"workers":2', '"workers":1') == timeless(one)
+    assert timeless(workers) == timeless(one)
 
 
 def test_what_the_clock_says_is_never_told_of_it(monkeypatch):
