@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.competitors import COMPETITORS, OURS, Competitor, Task
+from benchmarks.competitors.answer import End
 from benchmarks.competitors.columns import count_columns
 from benchmarks.competitors.petals_rule import SHUFFLES
 from benchmarks.instances import Instance, Stock
 from benchmarks.runner import Row, run
 from planner.planning import available_cores
+from solver import Placement, Problem, evaluate
+from solver.start import nobody_moves
 
 SEED = 0
 SHORTER = (1.0, 10.0)
@@ -46,6 +49,7 @@ def measure(instances: Sequence[Instance], seconds: float, say: Callable[[str], 
                 "servers": len(problem.servers),
                 "blocks": problem.num_blocks,
                 "columns": count_columns(problem),
+                "staying": _end(problem, nobody_moves(problem)),
                 "make_seconds": made,
             }
         )
@@ -68,6 +72,11 @@ def measure(instances: Sequence[Instance], seconds: float, say: Callable[[str], 
         "instances": facts,
         "rows": rows,
     }
+
+
+def _end(problem: Problem, placement: Placement) -> dict[str, float]:
+    worth = evaluate(problem, placement)
+    return End(worth.min_throughput, worth.holes, worth.loads)._asdict()
 
 
 def _competitors(instance: Instance) -> Sequence[Competitor]:

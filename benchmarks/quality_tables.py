@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.instances import INSTANCES
@@ -10,16 +10,21 @@ from benchmarks.quality import below, label, proven
 from benchmarks.runner import Row
 
 MISSING = "–"
+ROUNDING = 1e-9
+"""Share by which sums of the same throughput may differ."""
 BESIDE_THE_RULE = """\
 ### Beside the Petals rule
 
-Bottlenecks in RPS, and blocks loaded. *Rule*: run to its end, best shuffle; it stands still where it would gain less
-than it asks for (balance quality 0.75). *Imagined*: where its simulation comes to. Both load whole spans, as stock
-servers do. *Ours*: with the longest limit, loading what is not held already; *whole spans* is what the same moves
-would load by stock servers.
+Bottlenecks in RPS, and blocks loaded. *Rule*: run to its end; where that is, and what is loaded on the way, chance
+decides: lowest and highest bottleneck of all shuffles, and the loads of all of them together. It stands still where it
+would gain less than it asks for (balance quality 0.75). *No worse*: what a plan loads that comes to each shuffle's
+bottleneck at least, all together: to stay, where that does, else ours with the longest limit. *Imagined*: where the
+rule's simulation comes to, each move loading a whole span, as stock servers do.
 
-| instance | rule | loads | imagined | loads | ours | loads | whole spans | ours / imagined, loads |
+| instance | rule | loads, all | no worse: loads, all | share | ours | loads | imagined | loads |
 |---|---|---|---|---|---|---|---|---|"""
+TOGETHER = "churn-80x"
+"""Instances that are summed up."""
 BEST_KNOWN = {instance.name: instance.best_known for instance in INSTANCES}
 
 
@@ -30,7 +35,9 @@ def table(quality: dict[str, Any]) -> str:
     parts += [
         _of_one(facts, [row for row in rows if row["instance"] == facts["instance"]]) for facts in quality["instances"]
     ]
-    return "\n\n".join([*parts, _beside_the_rule(rows), _sources(quality["sources"]), _absent(rows)])
+    return "\n\n".join(
+        [*parts, _beside_the_rule(quality["instances"], rows), _sources(quality["sources"]), _absent(rows)]
+    )
 
 
 def _head(quality: dict[str, Any]) -> str:
@@ -109,25 +116,53 @@ def _number(figure: float | None) -> str:
     return MISSING if figure is None else f"{figure:.2f}"
 
 
-def _beside_the_rule(rows: Sequence[Row]) -> str:
+def _beside_the_rule(instances: Sequence[dict[str, Any]], rows: Sequence[Row]) -> str:
     """Bottlenecks and loads of the rule, of where its simulation would come to, and of ours with the most time."""
-    lines = [BESIDE_THE_RULE]
-    for instance in dict.fromkeys(row["instance"] for row in rows):
-        own = [row for row in rows if row["instance"] == instance and "objective" in row]
+    lines, together = [BESIDE_THE_RULE], (0, 0)
+    for facts in instances:
+        name = facts["instance"]
+        own = [row for row in rows if row["instance"] == name and "objective" in row]
         rule = next((row for row in own if row["competitor"] == "Petals rule" and row["of"] == "best"), None)
         imagined = next((row for row in own if row["of"] == "imagined best"), None)
         ours = max((row for row in own if row["competitor"] == "ours"), key=lambda row: row["limit"], default=None)
         if rule is None or imagined is None or ours is None:
             continue
-        part = f"{ours['loads'] / imagined['stock_loads']:.2f}" if imagined["stock_loads"] else MISSING
+        loads = sum(end["loads"] for end in rule["ends"])
+        fewest = [no_worse(end, (facts["staying"], ours)) for end in rule["ends"]]
+        ours_loads = None if None in fewest else sum(few for few in fewest if few is not None)
+        if name.startswith(TOGETHER) and ours_loads is not None:
+            together = (together[0] + loads, together[1] + ours_loads)
+        lowest, highest = (of(end["bottleneck"] for end in rule["ends"]) for of in (min, max))
         cells = [
-            instance,
-            *(f"{_bottleneck(row)} | {row['stock_loads']:,}" for row in (rule, imagined)),
-            f"{_bottleneck(ours)} | {ours['loads']:,} | {ours['stock_loads']:,}",
-            part,
+            name,
+            f"{lowest:.2f} to {highest:.2f}" if lowest < highest else f"{lowest:.2f}",
+            f"{loads:,}",
+            MISSING if ours_loads is None else f"{ours_loads:,}",
+            MISSING if ours_loads is None else _share(ours_loads, loads),
+            f"{_bottleneck(ours)} | {ours['loads']:,}",
+            f"{_bottleneck(imagined)} | {imagined['stock_loads']:,}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    if any(facts["instance"].startswith(TOGETHER) for facts in instances):
+        loads, few = together
+        lines.append(f"| *{TOGETHER}… together* | | {loads:,} | {few:,} | {_share(few, loads)} | | | | |")
     return "\n".join(lines)
+
+
+def no_worse(end: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> int | None:
+    """The fewest loads of those plans that come to a bottleneck at least, without more holes; None if none does."""
+    return min(
+        (
+            plan["loads"]
+            for plan in plans
+            if (plan["holes"], -plan["bottleneck"]) <= (end["holes"], -end["bottleneck"] * (1 - ROUNDING))
+        ),
+        default=None,
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.2f}" if whole else MISSING
 
 
 def _bottleneck(row: Row) -> str:

@@ -66,6 +66,7 @@ def _judged(problem: Problem, answer: Answer) -> Row:
         "bound": answer.bound,
         "note": answer.note,
         "moments": [list(moment) for moment in answer.moments],
+        "ends": [end._asdict() for end in answer.ends],
     }
     if answer.placement is None:
         return {**row, "why_not": "no placement in time"}

@@ -12,24 +12,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver import powers
 from solver.choices import Choices
 from solver.problem import Floats, Ints, Placement
 
-NOISES = 2**18
-"""Size of the pool that noise is drawn from."""
+NOISES, NOISES_A_PRICE = 2**18, 16
+"""Size of the pool that noise is drawn from, at most and for each price of a step."""
 LOOK = 64
 """Steps between looks at whether to keep on."""
 COVER = 30.0
 """How much better, as a power of two, a span is for every hole that it closes."""
 REPLICA = 12.0
 """And for every replica that it supplies."""
+REFRESH = 256
+"""Steps after which the summands are made afresh."""
+STEEPEST, HIGHEST, DEAREST = 300.0, 100.0, 600.0
+"""The most that a server may change a summand by, the sum may have grown by and a penalty may count, as powers of two:
+all three together are within the range of floats."""
 SHARPEST = 1e280
 """The largest beta: throughput that it does not tell apart is none."""
-STEP_SECONDS, CELL_SECONDS = 25e-6, 9e-9
+STEP_SECONDS, CELL_SECONDS = 18e-6, 4e-9
 """What a step takes on a usual machine, and more for each walk and block."""
 
 
@@ -68,9 +75,16 @@ def step_seconds(choices: Choices, walks: int) -> float:
 
 
 def anneal(
-    choices: Choices, start: Placement, schedule: Schedule, seed: int, keep_on: Callable[[int], bool]
+    choices: Choices,
+    start: Placement,
+    schedule: Schedule,
+    seed: int,
+    keep_on: Callable[[int], bool],
+    *,
+    most: int | None = None,
+    above: float = -math.inf,
 ) -> list[Placement]:
-    """Walk from `start` and give the last placement of each walk, best first.
+    """Walk from `start` and give where the walks end, best first.
 
     Parameters
     ----------
@@ -78,12 +92,22 @@ def anneal(
         A placement that keeps the problem's limits on moves and loads.
     keep_on
         Asked after every few steps, with their number: False ends the walks where they are.
+    most
+        So many of the walks' ends at most; None: all.
+    above
+        Only those with a greater objective (RPS), or with holes.
     """
-    return _Walks(choices, start, schedule, seed).run(keep_on)
+    walks = _Walks(choices, start, schedule, seed)
+    walks.run(keep_on)
+    return walks.ends(most, above)
 
 
 class _Walks:
-    """`taken[free, walk]` is the span that a server has; the sums per walk follow it."""
+    """`taken[free, walk]` is the span that a server has; the summands of the blocks, of each walk, follow it.
+
+    Summands are multiplied and divided as servers come and go, which is a quarter of the work of taking powers anew;
+    now and then they are made afresh, so that no rounding grows and none leaves the range of floats for long.
+    """
 
     def __init__(self, choices: Choices, start: Placement, schedule: Schedule, seed: int) -> None:
         self._choices, self._schedule = choices, schedule
@@ -91,86 +115,90 @@ class _Walks:
         problem, walks, blocks = choices.problem, schedule.walks, choices.problem.num_blocks
         self._single = choices.single[choices.row].tolist()
         self._rows: list[int] = choices.row.tolist()
-        taken = choices.taken(start)
-        self._taken: Ints = np.tile(taken[:, None], (1, walks))
+        self._sizes: list[int] = choices.sizes.tolist()
+        self._taken: Ints = np.tile(choices.taken(start)[:, None], (1, walks))
         self._wanted = max(1, problem.min_replicas)
-        throughput, replicas = choices.base.copy(), choices.base_replicas.copy()
-        for row, span in zip(self._rows, taken.tolist(), strict=True):
-            blocks_of = slice(choices.starts[row, span], choices.ends[row, span])
-            throughput[blocks_of] += choices.rps[row, span]
-            replicas[blocks_of] += 1
-        self._throughput: Floats = np.tile(throughput, (walks, 1))
+        self._blocks = np.arange(blocks)
         # Blocks that lack a server are counted only where some might.
-        self._counting = bool((replicas < self._wanted).any()) or problem.min_replicas > 0
-        self._replicas = np.tile(replicas, (walks, 1))
+        self._counting = problem.min_replicas > 0
+        self._replicas: Ints = self._sums(None)
+        self._counting |= bool((self._replicas < self._wanted).any())
         self._limits = [
-            (limit - fixed, np.full(walks, of[choices.row, taken].sum(), dtype=np.int64), of)
+            (limit - fixed, np.full(walks, of[choices.row, self._taken[:, 0]].sum(), dtype=np.int64), of)
             for limit, fixed, of in (
                 (problem.max_moves, choices.fixed_moves, choices.moves),
                 (problem.max_loads, choices.fixed_loads, choices.loads),
             )
             if limit is not None
         ]
+        self._summands: Floats = np.empty((walks, blocks))
         self._before = np.zeros((walks, blocks + 1))
         self._lacking_before = np.zeros((walks, blocks + 1), dtype=np.int64)
-        self._cells = np.empty((walks, blocks))
-        self._index = np.empty((walks, blocks), dtype=np.int64)
-        self._blocks = np.arange(blocks)
-        self._windows: dict[int, Floats] = {}
+        self._lines: dict[int, tuple[Floats, Floats]] = {}
 
-    def run(self, keep_on: Callable[[int], bool]) -> list[Placement]:
+    def run(self, keep_on: Callable[[int], bool]) -> None:
         schedule, choices = self._schedule, self._choices
         free = np.flatnonzero(choices.sizes[choices.row] > 1)
         mean = math.fsum(choices.rps[choices.row, self._taken[:, 0]].tolist()) / max(1, len(self._rows))
-        self._noise = self._noises()
+        prices = int(choices.sizes.max()) * schedule.walks
+        self._noise = self._noises(min(NOISES, NOISES_A_PRICE * prices))
+        last_offset = max(0, self._noise.size - prices)
         for sweep in range(schedule.sweeps if mean > 0 else 0):
             octaves = schedule.octaves * (powers.share(sweep, max(1, schedule.sweeps - 1)) - 1.0)
             self._sharpen(min(SHARPEST, schedule.sharpest / mean) * float(powers.power(octaves)))
-            for number, index in enumerate(self._rng.permutation(free).tolist()):
-                self._step(index)
+            order = self._rng.permutation(free).tolist()
+            offsets = self._rng.integers(0, last_offset + 1, len(order)).tolist()
+            for number, (index, offset) in enumerate(zip(order, offsets, strict=True)):
+                if number % REFRESH == 0:
+                    self._refresh()
+                self._step(index, offset)
                 if number % LOOK == LOOK - 1 and not keep_on(LOOK):
-                    return self._placements()
+                    return
             if not keep_on(len(free) % LOOK):
-                break
-        return self._placements()
+                return
 
-    def _noises(self) -> Floats:
-        return 1.0 + self._rng.random(NOISES) * (self._schedule.noise * 2.0 / max(1, len(self._rows)))
+    def _noises(self, size: int) -> Floats:
+        return 1.0 + self._rng.random(size) * (self._schedule.noise * 2.0 / max(1, len(self._rows)))
 
     def _sharpen(self, beta: float) -> None:
-        """Set beta, and for each span the factor of its penalty and the share that it takes of its blocks' summands."""
+        """Set beta, and for each span the factor of its penalty and what it multiplies its blocks' summands by."""
         self._beta = beta
-        self._factor = powers.power(self._choices.penalty * beta)
+        self._penalty = powers.power(np.minimum(self._choices.penalty * beta, DEAREST))
         rps = self._choices.rps if not self._choices.single.all() else self._choices.rps[:, :1]
-        self._relief = 1.0 - powers.power(rps * -beta)
+        exponents = np.minimum(rps * beta, STEEPEST)
+        self._factor = powers.power(-exponents)
+        self._exponent: list[float] = exponents.max(axis=1).tolist()
 
-    def _step(self, index: int) -> None:
-        row, before = self._rows[index], self._before
-        self._put(index, row, -1)
-        throughput, cells = self._throughput, self._cells
+    def _refresh(self) -> None:
+        """The summands, from the spans that are taken: no more than 1 each, as those of the weakest blocks are."""
+        throughput = self._sums(self._choices.rps)
+        lowest = throughput
         if self._counting:
-            # A hole has no throughput to raise: closing it counts by itself, below.
-            holes = self._replicas < 1
-            lowest = throughput.min(axis=1, keepdims=True, where=~holes, initial=np.inf)
-            np.subtract(throughput, np.where(np.isinf(lowest), 0.0, lowest), out=cells)
-            cells[holes] = powers.DEEPEST / self._beta
-        else:
-            np.subtract(throughput, throughput.min(axis=1, keepdims=True), out=cells)
-        cells *= self._beta * powers.STEPS
-        np.minimum(cells, powers.DEEPEST * powers.STEPS, out=cells)
-        self._index[:] = cells
-        np.cumsum(powers.negative()[self._index], axis=1, out=before[:, 1:])
-        size, length = int(self._choices.sizes[row]), self._single[index]
+            # A hole has no throughput to raise: closing it counts by itself, in `_lacking`.
+            self._replicas = self._sums(None)
+            lowest = np.where(self._replicas < 1, np.inf, throughput)
+        lowest = lowest.min(axis=1, keepdims=True)
+        above = np.maximum(throughput - np.where(np.isinf(lowest), 0.0, lowest), 0.0)
+        self._summands = powers.power(np.maximum(above * -self._beta, -STEEPEST))
+        self._grown = 0.0
+
+    def _step(self, index: int, offset: int) -> None:
+        row, before = self._rows[index], self._before
+        self._put(index, row, taking_out=True)
+        summands = self._summands
+        if self._counting:
+            summands = np.where(self._replicas < 1, 0.0, summands)
+        np.cumsum(summands, axis=1, out=before[:, 1:])
+        size, length = self._sizes[row], self._single[index]
         if length:
             price = before[:, length : length + size] - before[:, :size]
-            price *= -self._relief[row, 0]
+            price *= self._factor[row, 0] - 1.0
         else:
             starts, ends = self._choices.starts[row, :size], self._choices.ends[row, :size]
             price = before[:, ends] - before[:, starts]
-            price *= -self._relief[row, :size]
+            price *= self._factor[row, :size] - 1.0
         price += before[:, -1:]
-        price *= self._factor[row, :size]
-        offset = int(self._rng.integers(0, NOISES - min(NOISES, price.size) + 1))
+        price *= self._penalty[row, :size]
         noise = self._noise[offset : offset + price.size]
         price *= noise.reshape(price.shape) if noise.size == price.size else 1.0
         if self._counting:
@@ -178,7 +206,12 @@ class _Walks:
         for limit, used, of in self._limits:
             price[used[:, None] + of[row, :size] > limit] = math.inf
         price.argmin(axis=1, out=self._taken[index])
-        self._put(index, row, 1)
+        self._put(index, row, taking_out=False)
+        self._grown += self._exponent[row]
+        if self._grown > HIGHEST:  # it may have, at most; has it?
+            self._grown = math.log2(max(1.0, before[:, -1].max()))
+            if self._grown > HIGHEST / 2:
+                self._refresh()
 
     def _lacking(self, row: int, size: int) -> Floats:
         """The factor by which a span's price is less for the holes that it closes and the replicas that it supplies."""
@@ -189,35 +222,64 @@ class _Walks:
             gain += worth * (self._lacking_before[:, ends] - self._lacking_before[:, starts])
         return powers.power(-gain)
 
-    def _put(self, index: int, row: int, sign: int) -> None:
-        """Add a server's part to the sums of each walk, or take it out again."""
-        choices, taken, length = self._choices, self._taken[index], self._single[index]
+    def _put(self, index: int, row: int, *, taking_out: bool) -> None:
+        """Multiply the summands of a server's blocks by its factor, or divide them again, in each walk."""
+        taken, length = self._taken[index], self._single[index]
         if length:
-            inside = self._window(length)[len(self._blocks) - taken]
-            rps = choices.rps[row, 0]
+            factor = float(self._factor[row, 0])
+            line, windows = self._line(length)
+            line[len(self._blocks) : len(self._blocks) + length] = 1.0 / factor if taking_out else factor
+            self._summands *= windows[len(self._blocks) - taken]
         else:
-            starts, ends = choices.starts[row, taken], choices.ends[row, taken]
-            inside = ((self._blocks >= starts[:, None]) & (self._blocks < ends[:, None])).astype(np.float64)
-            rps = choices.rps[row, taken][:, None]
+            factors = self._factor[row, taken][:, None]
+            inside = self._inside(row, taken)
+            self._summands *= np.where(inside, 1.0 / factors if taking_out else factors, 1.0)
         if self._counting:
-            self._replicas += sign * (inside > 0)
-        inside *= sign * rps
-        self._throughput += inside
+            holes = self._replicas < 1
+            self._replicas += np.where(self._inside(row, taken), -1 if taking_out else 1, 0)
+            if not taking_out and (holes & (self._replicas > 0)).any():
+                self._refresh()
         for _, used, of in self._limits:
-            used += sign * of[row, taken].astype(np.int64)
+            used += (-1 if taking_out else 1) * of[row, taken].astype(np.int64)
 
-    def _window(self, length: int) -> Floats:
-        """Row ``num_blocks - start`` is 1 in the blocks of the span of `length` from `start` on, else 0."""
-        if length not in self._windows:
+    def _inside(self, row: int, taken: Ints) -> NDArray[np.bool_]:
+        """Which blocks are in the span that is taken in each walk."""
+        starts, ends = self._choices.starts[row, taken], self._choices.ends[row, taken]
+        inside: NDArray[np.bool_] = (self._blocks >= starts[:, None]) & (self._blocks < ends[:, None])
+        return inside
+
+    def _line(self, length: int) -> tuple[Floats, Floats]:
+        """A line with room for `length` factors between ones, and its windows.
+
+        Window ``num_blocks - start`` has the factors in the blocks of the span from `start` on.
+        """
+        if length not in self._lines:
             blocks = len(self._blocks)
-            line = np.zeros(2 * blocks + 1)
-            line[blocks : blocks + length] = 1.0
-            self._windows[length] = np.lib.stride_tricks.sliding_window_view(line, blocks)
-        return self._windows[length]
+            line = np.ones(2 * blocks + 1)
+            self._lines[length] = line, np.lib.stride_tricks.sliding_window_view(line, blocks)
+        return self._lines[length]
 
-    def _placements(self) -> list[Placement]:
+    def _sums(self, rps: Floats | None) -> NDArray[Any]:
+        """Throughput of all blocks in all walks, or with None how many servers hold each."""
+        choices, rows = self._choices, self._choices.row[:, None]
+        walks, blocks = self._schedule.walks, len(self._blocks)
+        each = np.ones(self._taken.shape) if rps is None else rps[rows, self._taken]
+        first = np.arange(walks) * (blocks + 1)
+        steps = np.zeros(walks * (blocks + 1))
+        for at, sign in ((choices.starts, 1.0), (choices.ends, -1.0)):
+            where = (at[rows, self._taken] + first).ravel()
+            steps += sign * np.bincount(where, each.ravel(), steps.size)
+        sums = np.cumsum(steps.reshape(walks, blocks + 1)[:, :-1], axis=1)
+        if rps is None:
+            return np.rint(sums).astype(np.int64) + choices.base_replicas
+        return sums + choices.base
+
+    def ends(self, most: int | None, above: float) -> list[Placement]:
         choices = self._choices
-        penalty = np.add.reduce(choices.penalty[choices.row[:, None], self._taken], axis=0)
-        worth = self._throughput.min(axis=1) - penalty
-        order = np.argsort(-worth, kind="stable")
-        return [choices.placement(self._taken[:, walk]) for walk in order.tolist()]
+        throughput, replicas = self._sums(choices.rps), self._sums(None)
+        holes, lacking = ((replicas < wanted).sum(axis=1) for wanted in (1, self._wanted))
+        penalty = np.add.reduce(choices.penalty[choices.row[:, None], self._taken], axis=0) + choices.fixed_penalty
+        objective = np.where(replicas > 0, throughput, np.inf).min(axis=1) - penalty
+        order = np.lexsort((-objective, lacking, holes))[:most]
+        wanted = order[(objective[order] > above) | (lacking[order] > 0)]
+        return [choices.placement(self._taken[:, walk]) for walk in wanted.tolist()]

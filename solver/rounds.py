@@ -1,20 +1,23 @@
 """How often and how long to anneal: first for a good placement at once, then from the start and from the best in turn.
 
-A walk from the start, heated through, comes to another valley each time; a short one from the best placement so far,
-warmed up a little only, looks for the lowest place of this valley and its neighbours. Where there are few servers,
-many such short walks find more than the same time in long ones (iterated local search: Lourenco, Martin and Stuetzle,
-"Iterated local search", 2003); where there are many, the time is hardly enough for a long one.
+A walk from the start, heated through, comes to another valley each time; short ones from the best placement of a
+valley, warmed up a little only, look for its lowest place and its neighbours. Where there are few servers, many short
+walks find more than the same time in long ones (iterated local search: Lourenço, Martin and Stützle, "Iterated local
+search", 2003); where there are many, the time is hardly enough for a long one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from solver.anneal import Schedule, anneal, step_seconds
 from solver.budget import Budget
 from solver.choices import Choices
 from solver.problem import Placement
+from solver.start import StartingPoint
 
 STEPS_SIDE_BY_SIDE, MOST_WALKS = 4000, 32
 """Walks times servers, at least where there is one walk: few servers have many walks, each of them short."""
@@ -26,8 +29,11 @@ WAYS = (Schedule(0, 0, 24.0, 8.0, 0.2), Schedule(0, 0, 12.0, 7.0, 0.2), Schedule
 """No way is best for all swarms."""
 WARM_OCTAVES = 3.0
 """From a plan under way: so sharp that it is changed where that is of use, and kept elsewhere."""
-SHORT_SWEEPS, SHORT_OCTAVES, IN_A_ROW = 15, (4.0, 5.0, 6.0, 7.0), 16
-"""Rounds from the best placement: sweeps, how far each is warmed up in turn, and how many in a row."""
+SHORT_SWEEPS = 8
+NEAR = (*((SHORT_SWEEPS, octaves) for octaves in (3.0, 4.0, 5.0, 6.0, 7.0) * 3), (30, 6.0), (30, 7.0), (30, 8.0))
+"""Rounds within a valley: sweeps, and how far its best placement is warmed up."""
+ROUND_SECONDS = 1e-3
+"""What a round takes beside its steps, on a usual machine."""
 LEAST_PART = 0.25
 """A round that had to be cut shorter than that is not begun."""
 
@@ -42,7 +48,7 @@ class Rounds:
     under_way
         A plan that is being carried out, from which the first round begins.
     best
-        Says the best placement so far, which keeps all demands; None while there is none.
+        The best placement so far, to which others are offered too.
     look
         Called often.
     """
@@ -54,7 +60,7 @@ class Rounds:
         under_way: Placement | None,
         budget: Budget,
         share: float,
-        best: Callable[[], Placement | None],
+        best: StartingPoint,
         look: Callable[[], None],
     ) -> None:
         self._choices, self._start, self._under_way = choices, start, under_way
@@ -65,43 +71,49 @@ class Rounds:
         self._slowness, self._seed = 1.0, budget.limits.seed
 
     def __iter__(self) -> Iterator[list[Placement]]:
-        """The last placements of each round, best first."""
+        """What each round has found: a placement, or nothing that is better."""
         if not (self._choices.sizes > 1).any() or not self._left:
             return
         sweeps = max(FEWEST_SWEEPS, min(FIRST_SWEEPS, FIRST_STEPS // max(1, self._servers)))
         if self._under_way is None:
             yield self._round(self._start, WAYS[-1], sweeps)
         else:
-            yield self._round(self._under_way, replace(WAYS[0], octaves=WARM_OCTAVES), sweeps)
-        number = 0
-        while self._left:
-            if self._servers < MANY_SERVERS:
-                yield from self._from_the_best()
-            number += 1
-            way = WAYS[number % len(WAYS)]
+            yield self._round(self._under_way, replace(WAYS[0], octaves=WARM_OCTAVES), min(SHORT_SWEEPS, sweeps))
+        few = self._servers < MANY_SERVERS
+        for number in count(1):
+            if few:
+                yield from self._within(self._best)
+            most = MOST_SWEEPS if not few else LONG_SWEEPS if number % 2 else sweeps
             fit = int(self._left / max(1e-9, self._servers * self._a_step * self._slowness))
-            most = MOST_SWEEPS if self._servers >= MANY_SERVERS else LONG_SWEEPS
-            if fit < LEAST_PART * (sweeps if self._servers >= MANY_SERVERS else LONG_SWEEPS):
+            if not self._left or fit < LEAST_PART * (most if few else sweeps):
                 return
-            yield self._round(self._start, way, min(most, fit))
+            found = self._round(self._start, WAYS[number % len(WAYS)], min(most, fit))
+            yield found
+            if few:
+                valley = StartingPoint(self._choices.problem)
+                valley.offer(found)
+                yield from self._within(valley)
 
-    def _from_the_best(self) -> Iterator[list[Placement]]:
-        for number in range(IN_A_ROW):
-            best = self._best()
-            if best is None or not self._left:
+    def _within(self, valley: StartingPoint) -> Iterator[list[Placement]]:
+        for number, (sweeps, octaves) in enumerate(NEAR):
+            if valley.placement is None or not self._left:
                 return
-            way = replace(WAYS[number % len(WAYS)], octaves=SHORT_OCTAVES[number % len(SHORT_OCTAVES)])
-            yield self._round(best, way, SHORT_SWEEPS)
+            way = replace(WAYS[number % len(WAYS)], octaves=octaves)
+            found = self._round(valley.placement, way, sweeps, valley.objective)
+            yield found
+            valley.offer(found)
 
     @property
     def _left(self) -> float:
         return self._budget.left(self._share)
 
-    def _round(self, start: Placement, way: Schedule, sweeps: int) -> list[Placement]:
+    def _round(self, start: Placement, way: Schedule, sweeps: int, known: float | None = None) -> list[Placement]:
+        """Where the best walk ends, if that is better than what is known (RPS)."""
         way = replace(way, walks=self._walks, sweeps=sweeps)
         began = self._budget.elapsed
-        self._budget.spend(self._a_step)
-        found = anneal(self._choices, start, way, self._seed, self._keep_on)
+        self._budget.spend(ROUND_SECONDS + self._a_step)
+        above = -math.inf if known is None else known
+        found = anneal(self._choices, start, way, self._seed, self._keep_on, most=1, above=above)
         if not self._budget.limits.deterministic:
             self._slowness = max(0.2, (self._budget.elapsed - began) / max(1e-9, way.seconds(self._choices)))
         self._seed += 1

@@ -15,7 +15,7 @@ from solver.neighbourhood import Neighbourhood
 from solver.polish import polish
 from solver.prices import Prices, best_prices
 from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
-from solver.rounds import Rounds
+from solver.rounds import NEAR, Rounds
 from solver.search import REPORT_SECONDS
 from solver.start import StartingPoint, nobody_moves, petals_rule
 from solver.validator import evaluate
@@ -26,8 +26,6 @@ SLACK = 1e-11
 """Share of the greatest throughput within which floats count as equal."""
 GLANCE_SHARE = 0.05
 """In that time it is seen whether there is anything left to find at all."""
-BEST_OF_ROUND = 4
-"""Placements of a round that are looked at exactly; one where there are many servers."""
 TIES = ("loads", "moves", "weakest", "distance")
 
 
@@ -94,26 +92,22 @@ class WideSearch:
         choices = self._choices if annealed is self._problem else choices_of(annealed)
         self._annealed = self.best if annealed is self._problem else StartingPoint(annealed)
         self._offer([start])
-        if self.best.placement is not None and len(choices.free) <= RULE_SERVERS:
-            self._offer(
-                petals_rule(
-                    self._problem,
-                    start,
-                    self._budget.limits.seed,
-                    lambda: self._going_on(RULE_SHARE),
-                )
-            )
-        staged = equal_stages(self._problem, lambda: self._going_on(RULE_SHARE))
-        self._offer([] if staged is None else [staged])
         warm = self._under_way if annealed is self._problem else None
+        if warm is None:  # else that is better than any rule
+            self._offer_rules(start)
         self._rounds = iter(
-            Rounds(
-                choices, start, warm, self._budget, self._shares.anneal, lambda: self._annealed.placement, self._report
-            )
+            Rounds(choices, start, warm, self._budget, self._shares.anneal, self._annealed, self._report)
         )
         self._anneal()
         worth = self.best.worth
         return worth is not None and not worth.holes and not worth.missing_replicas
+
+    def _offer_rules(self, start: Placement) -> None:
+        if self.best.placement is not None and len(self._choices.free) <= RULE_SERVERS:
+            seed = self._budget.limits.seed
+            self._offer(petals_rule(self._problem, start, seed, lambda: self._going_on(RULE_SHARE)))
+        staged = equal_stages(self._problem, lambda: self._going_on(RULE_SHARE))
+        self._offer([] if staged is None else [staged])
 
     def _chained(self, start: Placement) -> tuple[Problem, Placement]:
         """The problem with a chain that is short enough held fast, and its start."""
@@ -128,6 +122,8 @@ class WideSearch:
     def finish(self) -> Solution | None:
         """Search and prove on; None if no placement that keeps all demands is known."""
         self._stage, began = "objective", self._budget.elapsed
+        for _ in range(0 if self._under_way is None else len(NEAR)):
+            self._anneal()  # what a plan under way lacks is soon found
         self._price(GLANCE_SHARE)
         while self._going_on(self._shares.anneal) and self._anneal():
             pass
@@ -145,8 +141,7 @@ class WideSearch:
         found = next(self._rounds, None)
         if found is None:
             return False
-        several = BEST_OF_ROUND if len(self._problem.servers) < MOST_SERVERS else 1
-        self._offer(found[:several])
+        self._offer(found)
         return True
 
     def _offer(self, placements: Iterable[Placement]) -> None:

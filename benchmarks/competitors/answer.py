@@ -28,6 +28,14 @@ class Charged(NamedTuple):
     loads: int
 
 
+class End(NamedTuple):
+    """Where one run of a rule ended in which chance has a part: bottleneck (RPS), holes, and blocks loaded."""
+
+    bottleneck: float
+    holes: int
+    loads: int
+
+
 @dataclass(frozen=True)
 class Task:
     """What every competitor is given.
@@ -72,6 +80,8 @@ class Answer:
         Where it loads whole spans; None: what the validator finds counts.
     moments
         The search over time.
+    ends
+        Where all runs of the rule ended of which this is one.
     """
 
     placement: Placement | None
@@ -80,6 +90,7 @@ class Answer:
     note: str = ""
     charged: Charged | None = None
     moments: tuple[Moment, ...] = ()
+    ends: tuple[End, ...] = ()
 
 
 Rule = Callable[[Task], list[Answer]]

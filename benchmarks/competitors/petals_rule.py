@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.competitors.answer import Answer, Charged, Task
+from benchmarks.competitors.answer import Answer, Charged, End, Task
 from solver import Evaluation, Placement, Problem, RuleRun, Span, evaluate, run_to_end, simulate
 from solver.petals_rule import WAITING
 
@@ -27,16 +27,22 @@ def answer(task: Task) -> list[Answer]:
     """Best and median of the shuffles, by objective, and the best of the simulation."""
     problem = task.problem
     spans = task.seen or tuple(server.current for server in problem.servers)
-    ranked = sorted((_run(problem, spans, seed) for seed in SHUFFLES), key=lambda found: found[0])
+    runs = [_run(problem, spans, seed) for seed in SHUFFLES]
+    ends = tuple(end for _, _, end in runs)
+    ranked = sorted(runs, key=lambda found: found[0])
     median = ranked[(len(ranked) - 1) // 2][1]
     imagined = max(
         (_imagined(problem, spans, seed) for seed in SHUFFLES), key=lambda one: _rank(evaluate(problem, one))
     )
     note = "nobody carries it out"
-    return [ranked[-1][1], replace(median, of="median"), Answer(imagined, of="imagined best", note=note)]
+    return [
+        replace(ranked[-1][1], ends=ends),
+        replace(median, of="median"),
+        Answer(imagined, of="imagined best", note=note),
+    ]
 
 
-def _run(problem: Problem, seen: Spans, seed: int) -> tuple[tuple[int, float], Answer]:
+def _run(problem: Problem, seen: Spans, seed: int) -> tuple[tuple[int, float], Answer, End]:
     starts, lengths, rps = _columns(problem, seen)
     run = run_to_end(starts, lengths, rps, problem.num_blocks, seed, base=problem.base_throughput)
     moved = {move.server for move in run.moves}
@@ -45,7 +51,8 @@ def _run(problem: Problem, seen: Spans, seed: int) -> tuple[tuple[int, float], A
     penalty, loads = stock_charge(problem, run, lengths)
     note = "" if run.settled else "broken off: it does not settle"
     charged = Charged(worth.min_throughput - penalty, loads)
-    return (-worth.holes, charged.objective), Answer(placement, of="best", note=note, charged=charged)
+    answer = Answer(placement, of="best", note=note, charged=charged)
+    return (-worth.holes, charged.objective), answer, End(worth.min_throughput, worth.holes, loads)
 
 
 def stock_charge(problem: Problem, run: RuleRun, lengths: list[int]) -> tuple[float, int]:

@@ -18,7 +18,8 @@ COMMON = {"instance": "small", "seconds": 0.5, "memory_mib": 100.0, "memory_befo
 FOUND = {"holes": 0, "loads": 3, "stock_loads": 8, "moves": 1, "note": "", "moments": []}
 ROWS = [
     {**COMMON, **FOUND, "competitor": "Petals rule", "of": "best", "limit": None, "bottleneck": 95.0, "objective": 90.0,
-     "bound": None},
+     "bound": None, "ends": [{"bottleneck": 95.0, "holes": 0, "loads": 8},
+                             {"bottleneck": 80.0, "holes": 0, "loads": 4}]},
     {**COMMON, **FOUND, "competitor": "Petals rule", "of": "imagined best", "limit": None, "bottleneck": 96.0,
      "objective": 92.0, "bound": None, "holes": 1, "stock_loads": 12},
     {**COMMON, "competitor": "exo", "of": "", "limit": None, "why_not": "lengths are fixed"},
@@ -35,7 +36,15 @@ QUALITY = {
     "seed": 0,
     "shuffles": [0, 1],
     "sources": {"exo": "its code"},
-    "instances": [{"instance": "small", "servers": 3, "blocks": 8, "columns": 12}],
+    "instances": [
+        {
+            "instance": "small",
+            "servers": 3,
+            "blocks": 8,
+            "columns": 12,
+            "staying": {"bottleneck": 80.0, "holes": 0, "loads": 0},
+        }
+    ],
     "rows": ROWS,
 }
 SIZED = {"columns": 10, "objective": 98.0, "bound": 100.0, "memory_before_mib": 50.0}
@@ -75,11 +84,18 @@ def test_the_tables_say_who_reached_what_and_who_is_missing_and_why():
     heads = "| instance | best known | Petals rule, best | Petals rule, imagined best | equal stages |"
     assert heads in text
     assert overview.replace(" – | **", " **") in text
-    assert "| small | 95.00 | 8 | 96.00 (1 holes) | 12 | 100.00 | 3 | 8 | 0.25 |" in text
+    assert "| small | 80.00 to 95.00 | 12 | 3 | 0.25 | 100.00 | 3 | 96.00 (1 holes) | 12 |" in text
     assert "| ours, 60 s | 100.00 | 99.00 | 100.00 | 1.00 | 3 | 0.50 | 100 |  |" in text
     assert "| HiGHS, 60 s | – | – | 120.00 | – | – | 0.50 | 100 | no placement |" in text
     assert "- exo: lengths are fixed: small" in text
     assert "- exo: its code" in text
+
+
+def test_a_plan_is_no_worse_if_it_has_no_more_holes_and_the_bottleneck_at_least():
+    few, many = ({"bottleneck": 5.0, "holes": 1, "loads": 0}, {"bottleneck": 4.0, "holes": 0, "loads": 9})
+    for bottleneck, holes, loads in ((4.0, 0, 9), (4.1, 0, None), (5.0, 1, 0), (6.0, 2, 0), (9.0, 1, 9)):
+        end = {"bottleneck": bottleneck, "holes": holes, "loads": 1}
+        assert quality_tables.no_worse(end, (few, many)) == loads
 
 
 def test_slopes_are_powers():

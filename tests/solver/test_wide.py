@@ -145,7 +145,7 @@ def test_ties_go_to_the_plan_under_way():
 
 
 def test_one_that_leaves_is_planned_around_from_the_plan_under_way():
-    case = churn(CHURN[2])
+    case = churn(CHURN[1])
     earlier = solve(case, Limits(2.0, 1, deterministic=True)).placement
     gone = int(np.argmax([server.throughput[server.current.length] for server in case.servers]))
     left = case.__class__(**{**case.__dict__, "servers": tuple(s for i, s in enumerate(case.servers) if i != gone)})
@@ -154,4 +154,5 @@ def test_one_that_leaves_is_planned_around_from_the_plan_under_way():
     anew = solve(left, Limits(1.0, 1, deterministic=True))
     kept = [sum(one != other for one, other in zip(found.placement, under_way, strict=True)) for found in (again, anew)]
     assert kept[0] < kept[1]
-    assert evaluate(left, again.placement).objective >= evaluate(left, under_way).objective
+    worth, worth_anew, before = (evaluate(left, found) for found in (again.placement, anew.placement, under_way))
+    assert worth.objective >= max(before.objective, 0.99 * worth_anew.objective)
