@@ -98,7 +98,8 @@ def reached(moments: list[list[float | None]], enough: float) -> float | None:
 
 def table(replanning: dict[str, Any]) -> str:
     """Markdown."""
-    return "\n".join([*_head(replanning), *(_line(row) for row in replanning["rows"])])
+    rows = replanning["rows"]
+    return "\n".join([*_head(replanning), *(_line(row) for row in rows), *_together(rows)])
 
 
 def _head(replanning: dict[str, Any]) -> Iterator[str]:
@@ -133,3 +134,11 @@ def _line(row: Row) -> str:
         "–" if slow is None or not fast else f"{slow / fast:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _together(rows: list[Row]) -> Iterator[str]:
+    """The time of all rows in which both searches came so far."""
+    both = [pair for row in rows if None not in (pair := (row["scratch_seconds"], row["again_seconds"]))]
+    slow, fast = sum(one for one, _ in both), sum(other for _, other in both)
+    if fast > 0:
+        yield f"| *together* | | | | | | {slow:.1f} | {fast:.1f} | {slow / fast:.0f} |"

@@ -69,3 +69,4 @@ def test_the_table():
     )
     assert "| 3 | 8.2 | under way | 200.00 | 199.70 | 99.85 | 12.0 | 0.5 | 24 |" in text
     assert "| 3 | 8.2 | carried out | 200.00 | 198.00 | 99.00 | 12.0 | – | – |" in text
+    assert "| *together* | | | | | | 12.0 | 0.5 | 24 |" in text  # only what both have reached
