@@ -43,15 +43,16 @@ class Slack:
 
     @property
     def at_stake(self) -> tuple[int, ...]:
-        """The blocks that have less after the move: those that it drops, and all where the plan has a longer span.
+        """The blocks that have less after the move: those that it drops, and all where it is slower at the new length.
 
-        A longer span has less throughput on each of its blocks.
+        A longer span mostly has less throughput on each of its blocks; a server's own table may say otherwise.
         """
         if self.span is None:
             return ()
-        current, target = self.row.current, self.row.target
-        longer = current is not None and target is not None and target.length > current.length
-        return tuple(range(*self.span)) if longer else outside(self.span, target)
+        target = self.row.target
+        announced = next((one.throughput for one in self.state.servers if one.peer_id == self.row.peer_id), math.inf)
+        slower = target is not None and target.length != self.span.length and self.row.throughput < announced
+        return tuple(range(*self.span)) if slower else outside(self.span, target)
 
     def announced(self) -> set[str]:
         """The other servers of the plan that announce any block at stake ONLINE: whom to ask."""

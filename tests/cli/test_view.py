@@ -54,6 +54,11 @@ def test_nothing_better_found() -> None:
     assert first(plan) == "Nothing to do: no better placement found in 0.42 s. Not proven; at most 2.3 % is left."
 
 
+def test_a_gap_too_small_for_figures() -> None:
+    plan = plan_of([Row("a", (0, 4), (0, 4), 977.0)], 4, status="feasible", proven=False, slack=0.001)
+    assert first(plan).endswith("Not proven; under 0.001 % is left.")
+
+
 def test_nothing_to_do_but_holes_stay() -> None:
     assert "; 2 blocks without a server; proven." in first(plan_of([Row("a", (0, 4), (0, 4))], 6))
 

@@ -190,6 +190,15 @@ def test_a_drained_server_keeps_to_the_floor():
     assert "block 0 would be left with 10.00 RPS, and the plan's floor is 10.10" in why(rows=rows, floor=10.1)
 
 
+def test_a_shorter_span_that_is_slower_has_less_throughput_on_what_it_keeps():
+    # An odd table: c has 10 RPS at 4:8 and 6 at 4:7; at 4:7 with 10 only block 7 is at stake, which a and b hold too.
+    held = (online("a", 4, 8), online("b", 7, 8), online("c", 4, 8))
+    for rps, block in ((6.0, 4), (10.0, 7)):
+        rows = (row("a", (4, 8), (4, 8)), row("b", (7, 8), (7, 8)), row("c", (4, 8), (4, 7), rps=rps))
+        step = why("c", rows=rows, servers=held, floor=99.0, own_intent=None)
+        assert f"block {block} would be left with" in step
+
+
 def test_a_longer_span_has_less_throughput_on_what_it_keeps():
     # c at 4:8 has 10 RPS a block, at 2:8 only 6: blocks 4 to 7 have nobody else.
     rows = (A, B, row("c", (4, 8), (2, 8), rps=6.0))
