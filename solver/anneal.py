@@ -31,9 +31,11 @@ REPLICA = 12.0
 """And for every replica that it supplies."""
 REFRESH = 256
 """Steps after which the summands are made afresh."""
-STEEPEST, HIGHEST, DEAREST = 300.0, 100.0, 600.0
-"""The most that a server may change a summand by, the sum may have grown by and a penalty may count, as powers of two:
-all three together are within the range of floats."""
+STEEPEST, HIGHEST, DEAREST, FULLEST = 250.0, 100.0, 200.0, 300.0
+"""Powers of two: the most that a server may change a summand by, a summand may be and may have grown by, a penalty may
+count, and what a span closes may count less than what another does. All of them together are within range of floats.
+A fresh summand is at least twice `STEEPEST` below 1, so that who leaves it does not make it the weakest.
+"""
 SHARPEST = 1e280
 """The largest beta: throughput that it does not tell apart is none."""
 STEP_SECONDS, CELL_SECONDS = 18e-6, 4e-9
@@ -95,7 +97,7 @@ def anneal(
     most
         So many of the walks' ends at most; None: all.
     above
-        Only those with a greater objective (RPS), or with holes.
+        Only those with a greater objective (RPS), or that lack servers on some block.
     """
     walks = _Walks(choices, start, schedule, seed)
     walks.run(keep_on)
@@ -170,25 +172,22 @@ class _Walks:
         self._exponent: list[float] = exponents.max(axis=1).tolist()
 
     def _refresh(self) -> None:
-        """The summands, from the spans that are taken: no more than 1 each, as those of the weakest blocks are."""
+        """The summands, from the spans that are taken: those of the weakest blocks are 1."""
         throughput = self._sums(self._choices.rps)
         lowest = throughput
         if self._counting:
-            # A hole has no throughput to raise: closing it counts by itself, in `_lacking`.
+            # Holes have none as yet: theirs would be larger by far.
             self._replicas = self._sums(None)
             lowest = np.where(self._replicas < 1, np.inf, throughput)
         lowest = lowest.min(axis=1, keepdims=True)
-        above = np.maximum(throughput - np.where(np.isinf(lowest), 0.0, lowest), 0.0)
-        self._summands = powers.power(np.maximum(above * -self._beta, -STEEPEST))
+        above = throughput - np.where(np.isinf(lowest), 0.0, lowest)
+        self._summands = powers.power(np.clip(above * -self._beta, -2 * STEEPEST, HIGHEST))
         self._grown = 0.0
 
     def _step(self, index: int, offset: int) -> None:
         row, before = self._rows[index], self._before
         self._put(index, row, taking_out=True)
-        summands = self._summands
-        if self._counting:
-            summands = np.where(self._replicas < 1, 0.0, summands)
-        np.cumsum(summands, axis=1, out=before[:, 1:])
+        np.cumsum(self._counted(), axis=1, out=before[:, 1:])
         size, length = self._sizes[row], self._single[index]
         if length:
             price = before[:, length : length + size] - before[:, :size]
@@ -209,18 +208,22 @@ class _Walks:
         self._put(index, row, taking_out=False)
         self._grown += self._exponent[row]
         if self._grown > HIGHEST:  # it may have, at most; has it?
-            self._grown = math.log2(max(1.0, before[:, -1].max()))
+            self._grown = float(math.frexp(max(1.0, self._counted().max()))[1])
             if self._grown > HIGHEST / 2:
                 self._refresh()
 
+    def _counted(self) -> Floats:
+        """The summands but for holes: these have no throughput to raise, and closing them counts in `_lacking`."""
+        return np.where(self._replicas < 1, 0.0, self._summands) if self._counting else self._summands
+
     def _lacking(self, row: int, size: int) -> Floats:
-        """The factor by which a span's price is less for the holes that it closes and the replicas that it supplies."""
+        """The factor by which a span's price is more than that of the span that closes and supplies the most."""
         starts, ends = self._choices.starts[row, :size], self._choices.ends[row, :size]
         gain = np.zeros((self._schedule.walks, size))
         for below, worth in ((1, COVER), (self._wanted, REPLICA)):
             np.cumsum(self._replicas < below, axis=1, out=self._lacking_before[:, 1:])
             gain += worth * (self._lacking_before[:, ends] - self._lacking_before[:, starts])
-        return powers.power(-gain)
+        return powers.power(np.minimum(gain.max(axis=1, keepdims=True) - gain, FULLEST))
 
     def _put(self, index: int, row: int, *, taking_out: bool) -> None:
         """Multiply the summands of a server's blocks by its factor, or divide them again, in each walk."""
@@ -235,10 +238,7 @@ class _Walks:
             inside = self._inside(row, taken)
             self._summands *= np.where(inside, 1.0 / factors if taking_out else factors, 1.0)
         if self._counting:
-            holes = self._replicas < 1
             self._replicas += np.where(self._inside(row, taken), -1 if taking_out else 1, 0)
-            if not taking_out and (holes & (self._replicas > 0)).any():
-                self._refresh()
         for _, used, of in self._limits:
             used += (-1 if taking_out else 1) * of[row, taken].astype(np.int64)
 
@@ -277,7 +277,7 @@ class _Walks:
     def ends(self, most: int | None, above: float) -> list[Placement]:
         choices = self._choices
         throughput, replicas = self._sums(choices.rps), self._sums(None)
-        holes, lacking = ((replicas < wanted).sum(axis=1) for wanted in (1, self._wanted))
+        holes, lacking = (np.maximum(0, wanted - replicas).sum(axis=1) for wanted in (1, self._wanted))
         penalty = np.add.reduce(choices.penalty[choices.row[:, None], self._taken], axis=0) + choices.fixed_penalty
         objective = np.where(replicas > 0, throughput, np.inf).min(axis=1) - penalty
         order = np.lexsort((-objective, lacking, holes))[:most]

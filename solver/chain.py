@@ -1,4 +1,4 @@
-"""A chain of few servers to start from, where their number is limited: who holds which blocks, at the least cost."""
+"""A chain of few servers to start from, where their number is limited: who holds which blocks, at little cost."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from solver.search import run
 
 SPARE = 20
 """Servers looked at beside those that a chain of the longest would have; all are, where these do not suffice."""
-SECONDS = 5.0
-"""What a try may take, at most."""
+SECONDS, SHARE = 5.0, 0.25
+"""What a try may take, at most, and of the time that is left."""
+CELL_SECONDS = 0.5e-6
+"""What a block of a span takes to be written into the program, on a usual machine."""
 MOST_CELLS = 3_000_000
 """Blocks of all spans together, in the largest program that is tried."""
 UNITS = 2**20
@@ -31,6 +33,7 @@ def cheap_chain(choices: Choices, budget: Budget) -> dict[int, Span] | None:
     for servers, spans in _tries(choices):
         cells = np.where(spans, (choices.ends - choices.starts)[choices.row[servers]], 0).sum()
         if cells <= MOST_CELLS and budget.left() > 0:
+            budget.spend(CELL_SECONDS * float(cells))
             found = _solve(choices, servers, spans, budget)
             if found is not None:
                 return found
@@ -40,8 +43,8 @@ def cheap_chain(choices: Choices, budget: Budget) -> dict[int, Span] | None:
 def _tries(choices: Choices) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
     """Servers by their place in `Choices.free`, and which spans of theirs are looked at, the smallest try first.
 
-    A longer span covers all that a shorter one does; so only what is held and the longest ones are looked at first,
-    and the others where there is a limit on what may be loaded.
+    A longer span covers all that a shorter one does; so only what is held and the longest ones are looked at first. The
+    others matter where there is a limit on what may be loaded, or the longer one is forbidden.
     """
     assert choices.problem.max_hops is not None
     lengths = choices.ends - choices.starts
@@ -50,7 +53,9 @@ def _tries(choices: Choices) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
     most = np.where(inside, lengths, 0).max(axis=1, initial=0)[choices.row]
     servers: Ints = np.lexsort((np.arange(most.size), -most))
     few = servers[: 3 * choices.problem.max_hops + SPARE]
-    shorter_matter = choices.problem.max_loads is not None and bool((inside & ~longest & (choices.moves != 0)).any())
+    problem = choices.problem
+    limited = problem.max_loads is not None or not all(server.may_stay for server in problem.servers)
+    shorter_matter = limited and bool((inside & ~longest & (choices.moves != 0)).any())
     for some in (few, servers) if few.size < servers.size else (servers,):
         row = choices.row[some]
         yield some, (inside & (longest | (choices.moves == 0)))[row]
@@ -100,7 +105,7 @@ def _solve(choices: Choices, servers: Ints, wanted: NDArray[np.bool_], budget: B
     model.minimize(cp_model.LinearExpr.weighted_sum(variables, units.tolist()))
     outcome = run(
         model,
-        seconds=min(SECONDS, budget.left()),
+        seconds=min(SECONDS, SHARE * budget.left()),
         workers=1,
         seed=limits.seed,
         watch=lambda _incumbent, _bound: None,

@@ -18,8 +18,6 @@ from solver.problem import Floats, Ints
 STEPS = 1024
 """Steps to the unit of an exponent that tables have."""
 LN_2 = 0.6931471805599453
-DEEPEST = 64
-"""The exponent below which `negative` gives 0."""
 
 
 @cache
@@ -29,13 +27,6 @@ def _fractions() -> Floats:
     for _ in range(STEPS.bit_length() - 1):
         step = np.sqrt(step)
     return np.concatenate(([1.0], np.cumprod(np.full(STEPS - 1, step))))
-
-
-@cache
-def negative() -> Floats:
-    """``2 ** (-k / STEPS)`` for k from 0 to ``DEEPEST * STEPS``, the last one 0."""
-    table = np.concatenate([np.ldexp(_fractions(), -whole) for whole in range(DEEPEST)])
-    return np.concatenate((table, [0.0]))
 
 
 def power(exponents: Any) -> NDArray[Any]:

@@ -78,7 +78,7 @@ class Rounds:
         if self._under_way is None:
             yield self._round(self._start, WAYS[-1], sweeps)
         else:
-            yield self._round(self._under_way, replace(WAYS[0], octaves=WARM_OCTAVES), min(SHORT_SWEEPS, sweeps))
+            yield self._round(self._under_way, replace(WAYS[0], octaves=WARM_OCTAVES), SHORT_SWEEPS)
         few = self._servers < MANY_SERVERS
         for number in count(1):
             if few:
@@ -98,10 +98,13 @@ class Rounds:
         for number, (sweeps, octaves) in enumerate(NEAR):
             if valley.placement is None or not self._left:
                 return
+            assert valley.worth is not None
+            whole = not valley.worth.holes and not valley.worth.missing_replicas
             way = replace(WAYS[number % len(WAYS)], octaves=octaves)
-            found = self._round(valley.placement, way, sweeps, valley.objective)
+            found = self._round(valley.placement, way, sweeps, valley.objective if whole else None)
             yield found
-            valley.offer(found)
+            if valley is not self._best:
+                valley.offer(found)
 
     @property
     def _left(self) -> float:

@@ -15,7 +15,7 @@ from solver.neighbourhood import Neighbourhood
 from solver.polish import polish
 from solver.prices import Prices, best_prices
 from solver.problem import Placement, Problem, Progress, Solution, Stage, Status
-from solver.rounds import NEAR, Rounds
+from solver.rounds import MANY_SERVERS, NEAR, Rounds
 from solver.search import REPORT_SECONDS
 from solver.start import StartingPoint, nobody_moves, petals_rule
 from solver.validator import evaluate
@@ -43,8 +43,8 @@ SOME_SHARES = Shares(anneal=0.5, improve=0.6, prices=0.65, prove=0.97)
 """Where branching pays."""
 AGAIN_SHARES = Shares(anneal=0.75, improve=0.85, prices=0.9, prove=0.97)
 """There too, from a plan under way: its like has been proven before, and what counts is how soon it is as good."""
-MANY_SERVERS, MANY_SHARES = 500, Shares(anneal=0.65, improve=0.85, prices=0.97, prove=0.97)
-"""With so many, annealing comes closer to the bound than placing a few anew."""
+MANY_SHARES = Shares(anneal=0.65, improve=0.85, prices=0.97, prove=0.97)
+"""With `MANY_SERVERS`, annealing comes closer to the bound than placing a few anew."""
 MOST_SERVERS, MOST_SHARES = 3000, Shares(anneal=0.8, improve=0.8, prices=0.97, prove=0.97)
 """With more, nothing but annealing is of use."""
 
@@ -93,7 +93,7 @@ class WideSearch:
         self._annealed = self.best if annealed is self._problem else StartingPoint(annealed)
         self._offer([start])
         warm = self._under_way if annealed is self._problem else None
-        if warm is None:  # else that is better than any rule
+        if warm is None or self.best.placement != warm:  # else a good one is known
             self._offer_rules(start)
         self._rounds = iter(
             Rounds(choices, start, warm, self._budget, self._shares.anneal, self._annealed, self._report)
@@ -122,8 +122,10 @@ class WideSearch:
     def finish(self) -> Solution | None:
         """Search and prove on; None if no placement that keeps all demands is known."""
         self._stage, began = "objective", self._budget.elapsed
-        for _ in range(0 if self._under_way is None else len(NEAR)):
-            self._anneal()  # what a plan under way lacks is soon found
+        if self._under_way is not None and len(self._choices.free) < MANY_SERVERS:
+            for _ in NEAR:  # what such a plan lacks is soon found
+                if self._going_on(self._shares.anneal):
+                    self._anneal()
         self._price(GLANCE_SHARE)
         while self._going_on(self._shares.anneal) and self._anneal():
             pass

@@ -43,16 +43,18 @@ class Slack:
 
     @property
     def at_stake(self) -> tuple[int, ...]:
-        """The blocks that have less after the move: those that it drops, and all where it is slower at the new length.
+        """The blocks that have less after the move: those that it drops, and all where it may be slower there.
 
-        A longer span mostly has less throughput on each of its blocks; a server's own table may say otherwise.
+        A longer span is taken to be: mostly it is, and who says otherwise could be anybody. A shorter one is if its
+        record announces more than the plan has for it; a forged record only ever keeps it where it is.
         """
         if self.span is None:
             return ()
         target = self.row.target
-        announced = next((one.throughput for one in self.state.servers if one.peer_id == self.row.peer_id), math.inf)
-        slower = target is not None and target.length != self.span.length and self.row.throughput < announced
-        return tuple(range(*self.span)) if slower else outside(self.span, target)
+        announced = next((one.throughput for one in self.state.servers if one.peer_id == self.row.peer_id), 0.0)
+        longer = target is not None and target.length > self.span.length
+        slower = target is not None and target.length < self.span.length and self.row.throughput < announced
+        return tuple(range(*self.span)) if longer or slower else outside(self.span, target)
 
     def announced(self) -> set[str]:
         """The other servers of the plan that announce any block at stake ONLINE: whom to ask."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 
-from solver import Span, evaluate
+from solver import Limits, Span, evaluate, rounds
 from solver.anneal import LOOK, Schedule
 from solver.anneal import anneal as anneal_choices
+from solver.budget import Budget
 from solver.choices import choices_of
+from solver.start import StartingPoint
 from tests.solver.cases import CHURN, churn, holds, problem, spans, waits
 
 WALKS = Schedule(walks=32, sweeps=60)
@@ -82,6 +85,44 @@ def test_it_supplies_replicas_before_throughput():
     wanted = problem(4, *[holds("0:2", 10.0), holds("0:2", 9.0), holds("0:2", 1.0)], min_replicas=2, horizon=1e9)
     assert min(evaluate(wanted, p).missing_replicas for p in anneal(wanted, spans("0:2 0:2 0:2"), 0, lambda: True)) == 2
     assert min(evaluate(case, p).missing_replicas for p in anneal(case, spans("0:2 0:2 2:4"), 0, lambda: True)) == 0
+
+
+def test_what_is_not_better_is_not_given_but_for_what_lacks_servers():
+    case = problem(3, holds("0:1", 9.0), holds("0:1", 1.0), base=(20.0, 5.0, 0.0))
+    found = anneal_choices(choices_of(case), spans("0:1 0:1"), WALKS, 0, lambda _: True, above=7.0)
+    assert found == []  # all come to 6
+    found = anneal_choices(choices_of(case), spans("0:1 0:1"), WALKS, 0, lambda _: True, most=1)
+    assert evaluate(case, found[0]).min_throughput == 6.0
+    short = Schedule(walks=32, sweeps=0)
+    kept = anneal_choices(choices_of(case), spans("0:1 0:1"), short, 0, lambda _: True, above=99.0)
+    assert set(kept) == {spans("0:1 0:1")}  # a hole is there still
+
+
+def test_from_a_place_that_lacks_servers_a_lower_objective_is_taken_too(monkeypatch):
+    # Whoever closes the hole at block 2 lowers the bottleneck.
+    case = problem(3, holds("0:1", 9.0), holds("0:1", 1.0), base=(20.0, 15.0, 0.0))
+    asked, walk = [], rounds.anneal
+
+    def noted(choices, start, *others, above, **more):
+        asked.append((evaluate(case, start).holes, above))
+        return walk(choices, start, *others, above=above, **more) if len(asked) > 2 else []
+
+    monkeypatch.setattr(rounds, "anneal", noted)
+    best, choices, start = StartingPoint(case), choices_of(case), spans("0:1 0:1")
+    best.offer([start])
+    budget = Budget(Limits(0.05, 1, deterministic=True), threading.Event())
+    for found in rounds.Rounds(choices, start, None, budget, 1.0, best, lambda: None):
+        best.offer(found)
+    assert best.worth.holes == 0
+    assert {above for holes, above in asked if holes} == {-math.inf}
+    assert {above for holes, above in asked if not holes} <= {best.objective, -math.inf}
+
+
+def test_two_servers_far_stronger_than_all_others_go_where_each_is_needed():
+    weak = [holds("0:1", 1.0) for _ in range(50)]
+    case = problem(3, holds("0:1", 100.0), holds("0:1", 100.0), *weak, base=(0.0, 0.0, 60.0))
+    best = best_objective(case, anneal(case, spans("0:1 " * 52), 0, lambda: True))
+    assert best == pytest.approx(101.0, abs=5.0)  # a strong one on each of blocks 0 and 1, the weak on block 2
 
 
 @pytest.mark.parametrize("limits", [{"max_moves": 1}, {"max_loads": 2}, {"max_moves": 2, "max_loads": 3}])

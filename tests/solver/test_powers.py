@@ -21,21 +21,8 @@ def test_what_is_out_of_reach_stays_finite():
     assert powers.power([math.inf, 1e300, -math.inf]).tolist() == [2.0**900, 2.0**900, 2.0**-1000]
 
 
-def test_the_table_of_negative_powers():
-    table = powers.negative()
-    assert table[:: powers.STEPS][:-1].tolist() == [2.0**-k for k in range(powers.DEEPEST)]
-    assert table[-1] == 0.0
-    assert (np.diff(table) < 0).all()
-
-
 def test_the_very_bits():
     """On a machine with others a search would go another way."""
-    assert [value.hex() for value in powers.negative()[[1, 2, 3, 777]].tolist()] == [
-        "0x1.ffa74ea381efcp-1",
-        "0x1.ff4eaca4391b6p-1",
-        "0x1.fef619ff7c2b3p-1",
-        "0x1.2e9686ccf2df8p-1",
-    ]
     assert [value.hex() for value in powers.power([0.1, -3.7, 11.13]).tolist()] == [
         "0x1.125fbee25d8b5p+0",
         "0x1.3b2c47c01c05fp-4",
