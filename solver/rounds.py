@@ -34,6 +34,8 @@ NEAR = (*((SHORT_SWEEPS, octaves) for octaves in (3.0, 4.0, 5.0, 6.0, 7.0) * 3),
 """Rounds within a valley: sweeps, and how far its best placement is warmed up."""
 ROUND_SECONDS = 1e-3
 """What a round takes beside its steps, on a usual machine."""
+FITTING = 0.9
+"""A round may be planned for that share of the time left: one that is cut off before it is sharp is of little use."""
 LEAST_PART = 0.25
 """A round that had to be cut shorter than that is not begun."""
 
@@ -84,7 +86,7 @@ class Rounds:
             if few:
                 yield from self._within(self._best)
             most = MOST_SWEEPS if not few else LONG_SWEEPS if number % 2 else sweeps
-            fit = int(self._left / max(1e-9, self._servers * self._a_step * self._slowness))
+            fit = int(FITTING * self._left / max(1e-9, self._servers * self._a_step * self._slowness))
             if not self._left or fit < LEAST_PART * (most if few else sweeps):
                 return
             found = self._round(self._start, WAYS[number % len(WAYS)], min(most, fit))

@@ -20,7 +20,9 @@ def test_there_are_twelve_small_ones_and_seven_large_ones_of_which_one_is_ours_a
 def test_staying_or_joining_at_the_start_is_a_valid_placement(instance):
     problem = instance.make()
     spans = tuple(server.current or Span(0, max(server.throughput)) for server in problem.servers)
-    assert instance.best_known is None or evaluate(problem, spans).objective <= instance.best_known + 0.01
+    worth = evaluate(problem, spans)
+    assert instance.best_known is not None
+    assert worth.holes or worth.objective <= instance.best_known + 0.01  # what leaves holes is not comparable
 
 
 def test_with_lengths_free_every_length_up_to_the_capacity_has_its_own_throughput():
