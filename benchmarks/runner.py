@@ -8,10 +8,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.competitors import Answer, Competitor, DoesNotApply, Task
+from benchmarks.competitors import Answer, Competitor, DoesNotApply, Moment, Task
 from benchmarks.live_process import peak_mib
 from solver import InvalidPlacement, Placement, Problem, evaluate
 
@@ -65,7 +66,7 @@ def _judged(problem: Problem, answer: Answer) -> Row:
         "of": answer.of,
         "bound": answer.bound,
         "note": answer.note,
-        "moments": [list(moment) for moment in answer.moments],
+        "moments": [list(moment) for moment in changes(answer.moments)],
         "ends": [end._asdict() for end in answer.ends],
     }
     if answer.placement is None:
@@ -86,6 +87,16 @@ def _judged(problem: Problem, answer: Answer) -> Row:
         "stock_loads": _whole_spans(problem, answer.placement) if charged is None else charged.loads,
         "placement": answer.placement,
     }
+
+
+def changes(moments: Sequence[Moment]) -> list[Moment]:
+    """The moments at which a search told of something new, and the last one."""
+    kept = [
+        moment
+        for before, moment in zip((None, *moments), moments, strict=False)
+        if before is None or before[1:] != moment[1:]
+    ]
+    return kept if not moments or kept[-1] == moments[-1] else [*kept, moments[-1]]
 
 
 def _whole_spans(problem: Problem, placement: Placement) -> int:

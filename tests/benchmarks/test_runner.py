@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.competitors import COMPETITORS, OURS, Task
-from benchmarks.runner import run
+from benchmarks.competitors import COMPETITORS, OURS, Moment, Task
+from benchmarks.runner import changes, run
 from tests.solver.cases import holds, problem, spans
 
 CASE = problem(4, holds("0:2", 1.0), holds("2:4", 3.0))
@@ -28,3 +28,10 @@ def test_who_has_no_answer_says_why():
 def test_who_does_not_come_to_an_end_is_ended():
     (row,) = run(OURS, Task(CASE, seconds=0.0), grace=0.0)
     assert row == {"competitor": "ours", "limit": 0.0, "of": "", "why_not": "ended after 0 s without an answer"}
+
+
+def test_of_a_search_that_goes_on_telling_the_same_only_what_is_new_is_kept():
+    told = [Moment(0.1, None, 9.0), Moment(0.2, 5.0, 9.0), Moment(0.3, 5.0, 9.0), Moment(0.4, 5.0, 9.0)]
+    assert changes(told) == [told[0], told[1], told[3]]
+    assert changes(told[:2]) == told[:2]
+    assert changes([]) == []
