@@ -109,10 +109,10 @@ def cost_over_size(growth: dict[str, Any], path: Path) -> None:
             sizes = [row[grows] for row in rows if row["grows"] == grows]
             for panel, unit in ((seconds, "seconds"), (memory, "MiB")):
                 panel.set(xscale="log", yscale="log", xlabel=grows, ylabel=unit)
-                panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+                panel.set_xticks(sizes, [f"{size // 1000}k" if size >= 1000 else str(size) for size in sizes])
                 panel.xaxis.set_minor_locator(NullLocator())
                 panel.set_ylim(*_decades(panel.get_ylim()))
-                panel.legend(fontsize=8)
+                panel.legend(fontsize=7, loc="lower right" if panel is seconds else "upper left")
         figure.tight_layout()
 
 
