@@ -15,8 +15,8 @@ from solver.search import run
 
 SPARE = 20
 """Servers looked at beside those that a chain of the longest would have; all are, where these do not suffice."""
-SECONDS, SHARE = 5.0, 0.25
-"""What a try may take, at most, and of the time that is left."""
+SECONDS = 5.0
+"""What a try may take, at most: without a chain there is no placement at all, so it comes before all else."""
 CELL_SECONDS = 0.5e-6
 """What a block of a span takes to be written into the program, on a usual machine."""
 MOST_CELLS = 3_000_000
@@ -105,7 +105,7 @@ def _solve(choices: Choices, servers: Ints, wanted: NDArray[np.bool_], budget: B
     model.minimize(cp_model.LinearExpr.weighted_sum(variables, units.tolist()))
     outcome = run(
         model,
-        seconds=min(SECONDS, SHARE * budget.left()),
+        seconds=min(SECONDS, budget.left()),
         workers=1,
         seed=limits.seed,
         watch=lambda _incumbent, _bound: None,

@@ -46,7 +46,7 @@ def _servers() -> list[Server]:
 
 @pytest.mark.parametrize("resize", [False, True], ids=["kept", "free"])
 def test_all_demands_at_once(state: SwarmState, resize: bool) -> None:
-    plan = make_plan(state, Policy(resize=resize, min_span=1 + resize, time_limit=10.0, **DEMANDS), now=NOW)
+    plan = make_plan(state, Policy(resize=resize, min_span=1 + resize, time_limit=25.0, **DEMANDS), now=NOW)
     document = recount(plan, state)  # which looks at every demand by itself
     assert (plan.after.holes, plan.status) == (0, "feasible")
     assert document["after"]["hops"] <= DEMANDS["max_hops"] < document["before"]["hops"]
