@@ -28,8 +28,7 @@ def certainty(plan: Plan) -> str:
     if proven(plan):
         return "Proven: no placement has a better objective." if plan.moves else ""
     found = f"found in {words.duration(plan.search.seconds)}"
-    gap = words.percent(plan.objective.gap)
-    left = f"{'' if gap.startswith('under') else 'at most '}{gap} is left."
+    left = f"{words.at_most(plan.objective.gap)} is left."
     if plan.search.interrupted:
         return f"Interrupted: the best placement {found}; {left}"
     return f"The best placement {found}, not proven; {left}" if plan.moves else f"Not proven; {left}"

@@ -32,6 +32,12 @@ def percent(share: float) -> str:
     return f"{value:.1g} %" if value >= 0.001 else "under 0.001 %"
 
 
+def at_most(share: float) -> str:
+    """That a share is no more than it is: ``at most 2.3 %``, ``under 0.001 %``."""
+    text = percent(share)
+    return text if text.startswith("under") else f"at most {text}"
+
+
 def change(before: float, after: float, look: Look) -> str:
     """By how much `after` differs from `before`: `` (+99 %)``, or nothing where that says nothing."""
     if before <= 0 or not math.isfinite(after) or after == before:

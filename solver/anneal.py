@@ -34,7 +34,7 @@ REFRESH = 256
 STEEPEST, HIGHEST, DEAREST, FULLEST = 250.0, 100.0, 200.0, 300.0
 """Powers of two: the most that a server may change a summand by, a summand may be and may have grown by, a penalty may
 count, and what a span closes may count less than what another does. All of them together are within range of floats.
-A fresh summand is at least twice `STEEPEST` below 1, so that who leaves it does not make it the weakest.
+A fresh summand may be as low as twice `STEEPEST` below 1, so that who leaves its block does not make that the weakest.
 """
 SHARPEST = 1e280
 """The largest beta: throughput that it does not tell apart is none."""
@@ -107,8 +107,8 @@ def anneal(
 class _Walks:
     """`taken[free, walk]` is the span that a server has; the summands of the blocks, of each walk, follow it.
 
-    Summands are multiplied and divided as servers come and go, which is a quarter of the work of taking powers anew;
-    now and then they are made afresh, so that no rounding grows and none leaves the range of floats for long.
+    Summands are multiplied and divided as servers come and go, which is less work than taking powers anew; now and then
+    they are made afresh, so that no rounding grows and none leaves the range of floats for long.
     """
 
     def __init__(self, choices: Choices, start: Placement, schedule: Schedule, seed: int) -> None:
@@ -121,10 +121,9 @@ class _Walks:
         self._taken: Ints = np.tile(choices.taken(start)[:, None], (1, walks))
         self._wanted = max(1, problem.min_replicas)
         self._blocks = np.arange(blocks)
-        # Blocks that lack a server are counted only where some might.
-        self._counting = problem.min_replicas > 0
         self._replicas: Ints = self._sums(None)
-        self._counting |= bool((self._replicas < self._wanted).any())
+        # Blocks that lack a server are counted only where some might.
+        self._counting = problem.min_replicas > 0 or bool((self._replicas < 1).any())
         self._limits = [
             (limit - fixed, np.full(walks, of[choices.row, self._taken[:, 0]].sum(), dtype=np.int64), of)
             for limit, fixed, of in (
@@ -133,7 +132,6 @@ class _Walks:
             )
             if limit is not None
         ]
-        self._summands: Floats = np.empty((walks, blocks))
         self._before = np.zeros((walks, blocks + 1))
         self._lacking_before = np.zeros((walks, blocks + 1), dtype=np.int64)
         self._lines: dict[int, tuple[Floats, Floats]] = {}
@@ -181,7 +179,7 @@ class _Walks:
             lowest = np.where(self._replicas < 1, np.inf, throughput)
         lowest = lowest.min(axis=1, keepdims=True)
         above = throughput - np.where(np.isinf(lowest), 0.0, lowest)
-        self._summands = powers.power(np.clip(above * -self._beta, -2 * STEEPEST, HIGHEST))
+        self._summands: Floats = powers.power(np.clip(above * -self._beta, -2 * STEEPEST, HIGHEST))
         self._grown = 0.0
 
     def _step(self, index: int, offset: int) -> None:

@@ -98,12 +98,11 @@ class Rounds:
 
     def _within(self, valley: StartingPoint) -> Iterator[list[Placement]]:
         for number, (sweeps, octaves) in enumerate(NEAR):
-            if valley.placement is None or not self._left:
+            if valley.placement is None or valley.worth is None or not self._left:
                 return
-            assert valley.worth is not None
-            whole = not valley.worth.holes and not valley.worth.missing_replicas
+            above = -math.inf if valley.worth.lacks_servers else valley.worth.objective
             way = replace(WAYS[number % len(WAYS)], octaves=octaves)
-            found = self._round(valley.placement, way, sweeps, valley.objective if whole else None)
+            found = self._round(valley.placement, way, sweeps, above)
             yield found
             if valley is not self._best:
                 valley.offer(found)
@@ -112,12 +111,11 @@ class Rounds:
     def _left(self) -> float:
         return self._budget.left(self._share)
 
-    def _round(self, start: Placement, way: Schedule, sweeps: int, known: float | None = None) -> list[Placement]:
-        """Where the best walk ends, if that is better than what is known (RPS)."""
+    def _round(self, start: Placement, way: Schedule, sweeps: int, above: float = -math.inf) -> list[Placement]:
+        """Where the best walk ends, as `anneal` gives it."""
         way = replace(way, walks=self._walks, sweeps=sweeps)
         began = self._budget.elapsed
         self._budget.spend(ROUND_SECONDS + self._a_step)
-        above = -math.inf if known is None else known
         found = anneal(self._choices, start, way, self._seed, self._keep_on, most=1, above=above)
         if not self._budget.limits.deterministic:
             self._slowness = max(0.2, (self._budget.elapsed - began) / max(1e-9, way.seconds(self._choices)))

@@ -58,6 +58,11 @@ class Evaluation:
         """Bottleneck less reload penalty, RPS."""
         return self.min_throughput - self.reload_penalty
 
+    @property
+    def lacks_servers(self) -> bool:
+        """Whether a block is a hole or has too few replicas: that comes before any objective."""
+        return self.holes > 0 or self.missing_replicas > 0
+
     def better_than(self, other: Evaluation) -> bool:
         """Whether this one is strictly better in holes, missing replicas and objective, in that order."""
         return (self.holes, self.missing_replicas, -self.objective) < (

@@ -100,7 +100,7 @@ class WideSearch:
         )
         self._anneal()
         worth = self.best.worth
-        return worth is not None and not worth.holes and not worth.missing_replicas
+        return worth is not None and not worth.lacks_servers
 
     def _offer_rules(self, start: Placement) -> None:
         if self.best.placement is not None and len(self._choices.free) <= RULE_SERVERS:
@@ -220,9 +220,8 @@ class WideSearch:
             return None
         placement = polish(self._problem, self.best.placement, self._under_way)
         worth = evaluate(self._problem, placement)
-        levels = not worth.holes and not worth.missing_replicas
         slack = SLACK * (max(worth.throughput) + worth.reload_penalty)
-        proven = levels and self._bound <= worth.objective + slack
+        proven = not worth.lacks_servers and self._bound <= worth.objective + slack
         stages = [Stage("objective", worth.objective, proven, seconds)]
         if self._problem.min_replicas:
             stages.insert(0, Stage("missing_replicas", worth.missing_replicas, not worth.missing_replicas, 0.0))
