@@ -123,7 +123,7 @@ class ExactSearch:
         if start is not None and not holes:
             sweep_on = self._keep_on(CEILING_SHARE, None, SWEEP_LOOK_SECONDS)
             ceiling = bottleneck_ceiling(self._problem, start.min_throughput, sweep_on)
-        reached = None if given is None or given.holes or given.missing_replicas else given.objective
+        reached = None if given is None or given.lacks_servers else given.objective
         self._model = model = PlacementModel(self._problem, holes, ceiling, reached)
         if holes:
             self._stage("holes", model.count_holes())
@@ -131,7 +131,7 @@ class ExactSearch:
             model.cover_all()
         if self._problem.min_replicas:
             self._stage("missing_replicas", model.missing_replicas())
-        if start is not None and not start.holes and not start.missing_replicas:
+        if start is not None and not start.lacks_servers:
             model.restrict_bottleneck(start.objective)
         limit = self._stage(
             "objective",
